@@ -20,6 +20,7 @@ pub(crate) fn agent(window_tokens: u64, output_reserve_tokens: u64) -> AgentSett
         cache_ttl_secs: 300,
         tools: cairn_types::tool::defs::ToolDefs::default(),
         recall_limit: 0,
+        quote_tokens: 0,
         memory: crate::settings::MemorySettings::default(),
         trust: crate::trust::TrustSettings::default(),
         max_rounds: 8,

@@ -1,11 +1,13 @@
 //! The tools of the channel's model.
 
-use cairn_types::event::{CompactionEvent, Event, TurnEvent};
+use cairn_types::event::{CompactionEvent, Event, MemoryEvent, TurnEvent};
+use cairn_types::ids::Seq;
 use cairn_types::memory::{Scope, Share};
-use cairn_types::message::{Author, Inbound, Role};
-use cairn_types::ports::{Answer, Progress};
+use cairn_types::message::{Amendment, Author, Change, Inbound, Role};
+use cairn_types::ports::{Answer, Intake as _, Progress};
 use cairn_types::tool::CALLS_MAX;
 use futures::StreamExt as _;
+use jiff::Timestamp;
 use serde_json::json;
 
 use super::common::model::{Kind, Plan, words};
@@ -37,6 +39,35 @@ async fn a_saved_memory_is_scoped_to_the_chat_and_recalled_in_the_next_turn() {
     let elsewhere = live.submit(message(&other, "x", "what does Ann drink?")).await.unwrap();
     let cairn_types::ports::Answer::Reply(reply) = answer(elsewhere).await else { panic!("failed") };
     assert!(reply.recalled.is_empty(), "another chat does not know");
+}
+
+#[tokio::test(start_paused = true)]
+async fn words_that_left_the_window_are_quoted_where_they_fit_and_never_once_they_are_deleted() {
+    let mut world = World::new().with_tools();
+    world.settings.quote_tokens = 300;
+    let live = world.start().await;
+    live.ask("ferry", "the Albatross leaves at ten").await;
+    let last = |world: &World| words(world.model.requests(Kind::Reply).last().unwrap());
+    live.ask("early", "when does the Albatross leave?").await;
+    assert!(!last(&world).contains("Earlier words"), "all of it stands in the window");
+    for n in 0..10 {
+        live.ask(&format!("m{n}"), &chatter(n)).await;
+    }
+    live.runtime.compact(&local(), None, false).await.unwrap().run().unwrap().ended.await.unwrap();
+    live.ask("late", "Albatross").await;
+    let quote = "#1 Ann said: \"the Albatross leaves at ten\"";
+    assert!(last(&world).contains(quote), "{}", last(&world));
+    let quoted = |event: &Event| matches!(event, Event::Memory(MemoryEvent::Recalled { quotes, .. }) if quotes[0].seq == Seq(1));
+    assert_eq!(world.store.count(quoted), 1);
+    let change = Amendment {
+        channel: local(),
+        message: "ferry".into(),
+        at: Timestamp::UNIX_EPOCH,
+        change: Change::Deleted,
+    };
+    live.runtime.amend(change).await.unwrap();
+    live.ask("later", "Albatross").await;
+    assert!(!last(&world).contains("#1 Ann said"), "{}", last(&world));
 }
 
 #[tokio::test(start_paused = true)]

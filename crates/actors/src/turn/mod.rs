@@ -16,11 +16,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_core::silence::{is_silence, without_silence};
-use cairn_core::window::{Tail, question, tail_tokens};
+use cairn_core::window::{Found, Quoted, Tail, choose, left_window, question, tail_tokens};
 use cairn_types::event::{Event, MemoryEvent, TurnEvent};
-use cairn_types::ids::MemoryId;
+use cairn_types::ids::{MemoryId, Seq};
 use cairn_types::memory::{Memory, Reach};
-use cairn_types::ports::{Recall, TurnFailure};
+use cairn_types::ports::{HitKind, Query, Recall, StoreError, TurnFailure};
 use cairn_types::tool::{any_can_be_run, bound_calls};
 use jiff::tz::TimeZone;
 use parking_lot::Mutex;
@@ -40,6 +40,9 @@ pub(crate) use under_way::{Call, CallUnderWay};
 
 /// Longest that an answer waits for memories.
 const RECALL_LIMIT: Duration = Duration::from_secs(5);
+
+/// Hits among which entries that left the window are looked for: the best may still stand in it.
+const QUOTE_HITS: usize = 30;
 
 /// Consecutive answers that call only tools that do not exist, until the model may only answer in text.
 const MISSES_MAX: u32 = 3;
@@ -82,7 +85,7 @@ impl Turn {
         self.choose().await?;
         // Recalling memories is work, too, so the slot is taken before it.
         self.take_slot().await;
-        let recalled = self.recall().await?;
+        let (recalled, quotes) = self.recall().await?;
         let zone = TimeZone::get(&self.settings.timezone).unwrap_or_else(|error| {
             tracing::warn!(%error, "the agent's time zone is unknown; dates are shown in UTC");
             TimeZone::UTC
@@ -94,8 +97,8 @@ impl Turn {
         while round < rounds {
             round += 1;
             let last_call = round == rounds;
-            let (now, recalled_now) = (self.args.shared.ports.now(), recalled.clone());
-            let tail = Tail { now, zone: zone.clone(), recalled: recalled_now, last_call };
+            let (now, zone, quotes) = (self.args.shared.ports.now(), zone.clone(), self.still(&quotes));
+            let tail = Tail { now, zone, recalled: recalled.clone(), quotes, last_call };
             let mut call = self.call(tail).await?;
             let (took, model) = (call.took(), call.model.clone());
             if round == rounds && !call.text.trim().is_empty() {
@@ -153,8 +156,8 @@ impl Turn {
         silent
     }
 
-    /// Recalls memories that fit the question, and journals that.
-    async fn recall(&self) -> Result<Vec<Memory>, TurnFailure> {
+    /// Recalls memories that fit the question and quotes entries that do, and journals that.
+    async fn recall(&self) -> Result<(Vec<Memory>, Vec<Quoted>), TurnFailure> {
         let handle = &self.args.handle;
         let question = handle.read(question);
         let share = self.settings.memory.share;
@@ -162,28 +165,74 @@ impl Turn {
             handle.read(|conversation| Reach::of(&handle.id, conversation.direct_with.as_deref(), share));
         let limit = self.settings.recall_limit;
         let recalling = self.args.shared.ports.store.recall(&self.settings.id, &reach, &question, limit);
-        let Recall { memories: recalled, scores, near } = match tokio::time::timeout(RECALL_LIMIT, recalling)
-            .await
-        {
-            Ok(Ok(recalled)) => recalled,
+        let found = tokio::time::timeout(RECALL_LIMIT, async {
+            tokio::join!(recalling, self.found_before(&question))
+        });
+        let (recall, found) = match found.await {
+            Ok(found) => found,
             Err(_) => {
                 tracing::warn!(channel = %handle.id, limit = ?RECALL_LIMIT, "no memories were recalled in time");
-                Recall::default()
-            }
-            Ok(Err(error)) => {
-                // An answer without memories is better than none.
-                tracing::warn!(channel = %handle.id, %error, "no memories were recalled");
-                Recall::default()
+                (Ok(Recall::default()), Ok(Vec::new()))
             }
         };
+        // An answer without memories or old words is better than none.
+        let Recall { memories: recalled, scores, near } = recall.unwrap_or_else(|error| {
+            tracing::warn!(channel = %handle.id, %error, "no memories were recalled");
+            Recall::default()
+        });
+        let found = found.unwrap_or_else(|error| {
+            tracing::warn!(channel = %handle.id, %error, "what was said before cannot be searched; nothing of it is quoted");
+            Vec::new()
+        });
+        let quotes = choose(&found, self.settings.quote_tokens);
         let ids: Vec<MemoryId> = recalled.iter().map(|memory| memory.id.clone()).collect();
-        if ids.is_empty() && handle.read(|conversation| conversation.recalled.is_empty()) {
-            return Ok(recalled);
+        let had_none =
+            handle.read(|conversation| conversation.recalled.is_empty() && conversation.quotes.is_empty());
+        if ids.is_empty() && quotes.is_empty() && had_none {
+            return Ok((recalled, quotes));
         }
         let (now, zone) = (self.args.shared.ports.now(), TimeZone::UTC);
-        let tail = Tail { now, zone, recalled, last_call: false };
-        let event = MemoryEvent::Recalled { ids, tokens: tail_tokens(&tail), scores, near };
+        let places = quotes.iter().map(|quoted| quoted.quote.clone()).collect();
+        let tail = Tail { now, zone, recalled, quotes, last_call: false };
+        let event = MemoryEvent::Recalled { ids, tokens: tail_tokens(&tail), scores, near, quotes: places };
         self.step(vec![Event::Memory(event)]).await?;
-        Ok(tail.recalled)
+        Ok((tail.recalled, tail.quotes))
+    }
+
+    /// The entries that fit the question best and have left the window, best first.
+    async fn found_before(&self, question: &str) -> Result<Vec<Found>, StoreError> {
+        let handle = &self.args.handle;
+        let left = handle.read(left_window).filter(|_| self.settings.quote_tokens > 0);
+        let Some((first, last)) = left else { return Ok(Vec::new()) };
+        let deleted = handle.read(|conversation| conversation.deleted.clone());
+        let store = &self.args.shared.ports.store;
+        let query = Query {
+            channel: Some(handle.id.clone()),
+            text: question.to_owned(),
+            kind: Some(HitKind::Entry),
+            limit: QUOTE_HITS,
+            ..Query::default()
+        };
+        let mut found = Vec::new();
+        for hit in store.search(query).await? {
+            let is_there = |seq: &Seq| (first..=last).contains(seq) && !deleted.contains(seq);
+            let Some(seq) = hit.seq.filter(is_there) else { continue };
+            let entries = store.entries(&handle.id, seq, seq, 1).await?;
+            found.extend(entries.into_iter().map(|entry| Found {
+                entry,
+                marks: hit.marks.clone(),
+                score: hit.score,
+            }));
+        }
+        Ok(found)
+    }
+
+    /// What is quoted, without messages that were deleted since it was chosen.
+    fn still(&self, quotes: &[Quoted]) -> Vec<Quoted> {
+        self.args.handle.read(|conversation| {
+            let stands =
+                |quoted: &&Quoted| conversation.quotes.iter().any(|quote| quote.seq == quoted.quote.seq);
+            quotes.iter().filter(stands).cloned().collect()
+        })
     }
 }

@@ -36,6 +36,9 @@ pub struct Explanation {
     pub recalled: Vec<RecalledRecord>,
     /// The best memories that were left out.
     pub near: Vec<RecalledRecord>,
+    /// What was quoted of entries that had left the window, best first.
+    #[serde(default)]
+    pub quotes: Vec<QuoteRecord>,
     /// The summaries and markers that replaced older entries at its first call, oldest first.
     pub stands: Vec<StandsRecord>,
     /// First and last of the entries that the first call showed unsummarised.
@@ -63,6 +66,20 @@ pub struct SaidRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish: Option<Finish>,
     pub text: String,
+}
+
+/// A part of an entry that was quoted at the end of the window.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct QuoteRecord {
+    pub seq: Seq,
+    /// `None`: the entry is not there any more.
+    pub at: Option<Timestamp>,
+    /// `None`: the model said it.
+    pub author: Option<Author>,
+    /// How well the entry fits the question.
+    pub score: f64,
+    /// What is quoted, in the words that the entry has now.
+    pub text: Option<String>,
 }
 
 /// A memory that was put into the window, or almost was.

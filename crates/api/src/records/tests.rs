@@ -126,6 +126,7 @@ fn agent() -> AgentSettings {
         model: "fake".to_owned(),
         tools: Vec::new().into(),
         recall_limit: 6,
+        quote_tokens: 0,
         memory: cairn_core::settings::MemorySettings::default(),
         trust: cairn_core::trust::TrustSettings::default(),
         max_rounds: 8,

@@ -10,8 +10,8 @@ use super::{
     Block, Cell, Column, Show, Span, Target, bad, channel, entries, link, or_dash, section, time, words,
 };
 use crate::records::{
-    CallOf, CallRecord, Explanation, RecalledRecord, RunExplanation, SaidRecord, StageRecord, StandsRecord,
-    ToolCallRecord, cut_words,
+    CallOf, CallRecord, Explanation, QuoteRecord, RecalledRecord, RunExplanation, SaidRecord, StageRecord,
+    StandsRecord, ToolCallRecord, cut_words,
 };
 use crate::text::{counted, grouped, percent, seconds};
 
@@ -48,6 +48,7 @@ impl Show for Explanation {
         blocks.extend(calls("Compaction calls at the same time", beside, &self.beside, run));
         blocks.extend(recalled("Recalled memories", &self.recalled));
         blocks.extend(recalled("Nearly recalled", &self.near));
+        blocks.extend(quotes(self));
         blocks.extend(stands(self));
         blocks.extend(tools(&self.tools));
         blocks.extend(times(&self.times));
@@ -219,6 +220,31 @@ fn recalled(head: &'static str, memories: &[RecalledRecord]) -> Vec<Block> {
         ]
     };
     section(head, head, columns, memories.iter().map(row))
+}
+
+fn quotes(turn: &Explanation) -> Vec<Block> {
+    let columns = [
+        Column::narrow("entry").right(),
+        Column::narrow("score").right(),
+        Column::wide("said"),
+        Column::wide("by"),
+        Column::narrow("text"),
+    ];
+    let row = |quote: &QuoteRecord| {
+        let by = match (&quote.at, &quote.author) {
+            (Some(_), Some(author)) => words(&author.name),
+            (Some(_), None) => words("assistant"),
+            (None, _) => words("-"),
+        };
+        [
+            entries(&turn.channel, quote.seq, quote.seq),
+            words(format!("{:.2}", quote.score)),
+            quote.at.map_or_else(|| words("-"), time),
+            by,
+            words(quote.text.as_deref().unwrap_or("not there any more")),
+        ]
+    };
+    section("Earlier words", "Earlier words that were quoted", columns, turn.quotes.iter().map(row))
 }
 
 fn stands(turn: &Explanation) -> Vec<Block> {

@@ -67,6 +67,10 @@ pub struct AgentConfig {
     /// Most memories put into a window because they fit the question. 0: none, the model can still search for them.
     #[schemars(range(max = 100))]
     pub recall_limit: usize,
+    /// Most tokens of what was said before and has left the window, that are quoted word for word at its end because they fit the
+    /// question: of three entries of that conversation at most. 0: none.
+    #[schemars(range(max = 4_000))]
+    pub quote_tokens: u32,
     /// Most model calls of one turn: the first and one after each round of tool calls. 1 to 100.
     #[schemars(range(min = 1, max = 100))]
     pub max_rounds: u32,
@@ -107,6 +111,7 @@ impl Default for AgentConfig {
             compactor_prompt: None,
             timezone: "UTC".to_owned(),
             recall_limit: 6,
+            quote_tokens: 300,
             max_rounds: 32,
             tools: Vec::new(),
             engine: STANDARD.to_owned(),

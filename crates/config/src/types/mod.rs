@@ -282,6 +282,7 @@ impl Config {
             cache_ttl_secs: model.map_or(300, |model| model.cache_ttl_secs),
             tools: if model.is_none_or(|model| model.tools) { tools.into() } else { ToolDefs::default() },
             recall_limit: agent.recall_limit,
+            quote_tokens: agent.quote_tokens,
             memory: agent.memory,
             trust: self.trust(agent),
             max_rounds: agent.max_rounds,

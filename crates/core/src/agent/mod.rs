@@ -42,6 +42,8 @@ pub struct AgentSettings {
     pub trust: TrustSettings,
     /// Most memories recalled into a window.
     pub recall_limit: usize,
+    /// Most tokens of entries that left the window and are quoted at its end.
+    pub quote_tokens: u32,
     pub memory: MemorySettings,
     pub max_rounds: u32,
     /// The time zone of dates that are shown to the model; an IANA name.

@@ -64,8 +64,9 @@ impl Conversation {
                 self.fold_approval(event);
                 Ok(())
             }
-            Event::Memory(MemoryEvent::Recalled { ids, tokens, .. }) => {
+            Event::Memory(MemoryEvent::Recalled { ids, tokens, quotes, .. }) => {
                 self.recalled.clone_from(ids);
+                self.quotes.clone_from(quotes);
                 self.recalled_tokens = *tokens;
                 Ok(())
             }
@@ -526,6 +527,7 @@ impl Conversation {
         self.lost = None;
         self.recalled.clear();
         self.recalled_tokens = 0;
+        self.quotes.clear();
         self.restart_watches();
     }
 
@@ -587,6 +589,7 @@ impl Conversation {
         }
         let of_message = |entry: &&Arc<Entry>| entry.message.as_ref().is_some_and(|id| id.is_of(message));
         let live = self.live.iter().filter(of_message).map(|entry| entry.seq);
+        self.quotes.retain(|quote| !seqs.contains(&quote.seq));
         let first = self.first_seq;
         self.deleted.extend(live.chain(seqs.iter().copied()).filter(|seq| *seq >= first));
     }

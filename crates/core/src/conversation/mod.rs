@@ -23,6 +23,7 @@ use cairn_types::event::{PrunedResult, Run, RunReport, RunRequest, RunWork};
 use cairn_types::ids::{
     ArtifactId, ChannelId, Generation, MemoryId, MessageId, OutboxId, Seq, SeqRange, SummaryId, TurnId,
 };
+use cairn_types::memory::Quote;
 use cairn_types::message::{Artifact, Entry, Pending, Provenance, Role};
 use cairn_types::model::Usage;
 use cairn_types::summary::{MarkerKind, Stack, StackItem};
@@ -280,8 +281,11 @@ pub struct Conversation {
     pub usage_total: Usage,
     /// Memories that were in the window of the last turn.
     pub recalled: Vec<MemoryId>,
-    /// Their tokens in that window, before correction.
+    /// Their tokens in that window, with those of the clock and of `quotes`, before correction.
     pub recalled_tokens: u32,
+    /// Entries that were quoted at the end of the window of the last turn, without those that were deleted since.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub quotes: Vec<Quote>,
     pub owed: Vec<OutboxId>,
     /// Deliveries that did not succeed and were not given up: an operator may have them tried again.
     #[serde(default)]
@@ -357,6 +361,7 @@ impl Conversation {
             usage_total: Usage::default(),
             recalled: Vec::new(),
             recalled_tokens: 0,
+            quotes: Vec::new(),
             owed: Vec::new(),
             undelivered: Vec::new(),
             direct_with: None,

@@ -16,7 +16,7 @@ use crate::settings::{
     CompactionSettings, MemorySettings, PruningSettings, ResultGuardSettings, WindowGuard,
 };
 use crate::trust::TrustSettings;
-use crate::window::Tail;
+use crate::window::{Quoted, Tail};
 use cairn_types::event::{Run, RunWork};
 use cairn_types::ids::{MemoryId, Seq, SummaryId};
 use cairn_types::memory::Memory;
@@ -48,6 +48,8 @@ pub struct Inputs<'a> {
     pub talk: Vec<ChatMessage>,
     /// The memories that were recalled, as they were then.
     pub memories: &'a [Memory],
+    /// The entries of which parts were quoted, as they are shown now.
+    pub quoted: &'a [Arc<Entry>],
 }
 
 /// A request made again.
@@ -131,7 +133,7 @@ pub fn rebuild(inputs: Inputs<'_>) -> Result<Rebuilt, Gap> {
     if let Some(work) = &inputs.trace.work {
         return rebuild_of_run(inputs, work);
     }
-    let Inputs { mut conversation, shown, model, trace, frame, prompt, tools, memories, .. } = inputs;
+    let Inputs { mut conversation, shown, model, trace, frame, prompt, tools, memories, quoted, .. } = inputs;
     let mut gaps = Vec::new();
     hide(&mut conversation, shown, &mut gaps);
     let system_prompt = prompt.map(str::to_owned).unwrap_or_else(|| {
@@ -147,7 +149,8 @@ pub fn rebuild(inputs: Inputs<'_>) -> Result<Rebuilt, Gap> {
         }
     }
     let zone = jiff::tz::TimeZone::get(&frame.timezone).unwrap_or(jiff::tz::TimeZone::UTC);
-    let tail = Tail { now: trace.asked_at, zone, recalled, last_call: trace.last_call };
+    let quotes = quotes(&conversation, quoted, &mut gaps);
+    let tail = Tail { now: trace.asked_at, zone, recalled, quotes, last_call: trace.last_call };
     let settings = settings(&conversation, model, frame, system_prompt, tools);
     let engine = engine::by_name(&frame.engine)
         .ok_or_else(|| Gap::Impossible { why: format!("there is no context engine `{}`", frame.engine) })?;
@@ -155,6 +158,23 @@ pub fn rebuild(inputs: Inputs<'_>) -> Result<Rebuilt, Gap> {
         .assemble(&conversation, &settings, &tail)
         .map_err(|error| Gap::Impossible { why: error.to_string() })?;
     Ok(Rebuilt { request: assembled.request, estimated_tokens: assembled.estimated_tokens, gaps })
+}
+
+/// What was quoted of entries that had left the window, where their words are still there.
+fn quotes(conversation: &Conversation, shown: &[Arc<Entry>], gaps: &mut Vec<Gap>) -> Vec<Quoted> {
+    let mut quotes = Vec::with_capacity(conversation.quotes.len());
+    for quote in &conversation.quotes {
+        let entries = vec![(quote.seq, quote.seq)];
+        match shown.iter().find(|entry| entry.seq == quote.seq) {
+            Some(entry) if entry.is_deleted() => gaps.push(Gap::Deleted { entries }),
+            Some(entry) if is_erased(entry) => gaps.push(Gap::Erased { entries }),
+            Some(entry) if !entry.is_expired() => {
+                quotes.push(Quoted { entry: Arc::clone(entry), quote: quote.clone() })
+            }
+            Some(_) | None => gaps.push(Gap::Expired { entries }),
+        }
+    }
+    quotes
 }
 
 fn known_tools(frame: &CallFrame, tools: Option<&str>, gaps: &mut Vec<Gap>) -> ToolDefs {
@@ -293,6 +313,7 @@ fn settings(
         tools,
         trust: TrustSettings::default(),
         recall_limit: 0,
+        quote_tokens: 0,
         memory: MemorySettings::default(),
         max_rounds: 1,
         timezone: frame.timezone.clone(),

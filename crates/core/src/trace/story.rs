@@ -8,6 +8,7 @@ use cairn_types::event::{
     CompactionEvent, DeliveryEvent, Event, MemoryEvent, MessageEvent, Record, TurnEnd, TurnEvent,
 };
 use cairn_types::ids::{MemoryId, MessageId, Seq, TurnId};
+use cairn_types::memory::Quote;
 use cairn_types::message::{Entry, Finish, Pending, Role};
 use cairn_types::model::Usage;
 use cairn_types::tool::ToolUse;
@@ -48,6 +49,8 @@ pub struct Told {
     pub at: Timestamp,
     pub memories: Vec<(MemoryId, Option<f64>)>,
     pub near: Vec<(MemoryId, f64)>,
+    /// What was quoted of entries that had left the window.
+    pub quotes: Vec<Quote>,
     pub tokens: u32,
 }
 
@@ -153,10 +156,17 @@ impl Story {
     fn take(&mut self, record: &Record, is_open: bool) -> bool {
         let (n, at) = (record.n, record.at);
         match &record.event {
-            Event::Memory(MemoryEvent::Recalled { ids, tokens, scores, near }) if is_open => {
+            Event::Memory(MemoryEvent::Recalled { ids, tokens, scores, near, quotes }) if is_open => {
                 let scores = scores.iter().copied().map(Some).chain(std::iter::repeat(None));
                 let memories = ids.iter().cloned().zip(scores).collect();
-                self.recalled = Some(Told { n, at, memories, near: near.clone(), tokens: *tokens });
+                self.recalled = Some(Told {
+                    n,
+                    at,
+                    memories,
+                    near: near.clone(),
+                    quotes: quotes.clone(),
+                    tokens: *tokens,
+                });
             }
             Event::Turn(TurnEvent::EntryAdded { entry }) if entry.turn == self.turn => {
                 if let (Role::Assistant, Some(call)) = (entry.role, self.calls.last_mut()) {

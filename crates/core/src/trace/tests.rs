@@ -13,13 +13,13 @@ use crate::compaction::Brief;
 use crate::conversation::Conversation;
 use crate::engine::{ContextEngine as _, Standard};
 use crate::testing::{agent, author, memory};
-use crate::window::Tail;
+use crate::window::{Quoted, Tail};
 use cairn_types::event::{
     Checkpoint, CompactionEvent, Event, MemoryEvent, MessageEvent, Record, Run, RunWork, Trigger, TurnEnd,
     TurnEvent, TurnOutcome,
 };
 use cairn_types::ids::{ChannelId, Generation, Seq, TextId, TurnId};
-use cairn_types::memory::Memory;
+use cairn_types::memory::{Memory, Quote};
 use cairn_types::message::{Entry, Part, Pending, Provenance, Role, pending_tokens};
 use cairn_types::model::{ChatMessage, ChatRequest, Usage};
 use cairn_types::tier::Tier;
@@ -129,6 +129,7 @@ impl Book {
             now: at(seconds),
             zone: jiff::tz::TimeZone::UTC,
             recalled: memories.to_vec(),
+            quotes: Vec::new(),
             last_call: false,
         };
         let request = Standard.assemble(&conversation, &settings, &tail).unwrap().request;
@@ -180,6 +181,7 @@ fn talked() -> (Book, ChatRequest, CallTrace, Vec<KeptText>, Memory) {
         tokens: 30,
         scores: vec![2.5],
         near: vec![("m9".into(), 0.4)],
+        quotes: Vec::new(),
     };
     book.add(12, Event::Memory(recalled));
     let (request, trace, texts) = book.assemble(13, std::slice::from_ref(&tea));
@@ -212,7 +214,33 @@ fn made(
         talk: Vec::new(),
         tools: frame.tools.as_ref().and_then(|id| text(texts, id)),
         memories,
+        quoted: shown,
     })
+}
+
+#[test]
+fn a_quoted_entry_stands_in_the_request_again_unless_its_words_are_gone() {
+    let mut book = Book::default();
+    let first = book.say(0, "t0", "the ferry leaves at ten");
+    book.ask(10, "t1", "when?");
+    let quote = Quote { seq: first, from: 4, to: 9, score: 1.5 };
+    let (ids, scores, near) = (Vec::new(), Vec::new(), Vec::new());
+    book.add(
+        12,
+        Event::Memory(MemoryEvent::Recalled { ids, tokens: 30, scores, near, quotes: vec![quote.clone()] }),
+    );
+    let (_, trace, texts) = book.assemble(13, &[]);
+    let entry = book.folded().live.front().cloned().unwrap();
+    let quotes = vec![Quoted { entry: Arc::clone(&entry), quote }];
+    let zone = jiff::tz::TimeZone::UTC;
+    let tail = Tail { now: at(13), zone, recalled: Vec::new(), quotes, last_call: false };
+    let sent = Standard.assemble(&book.folded(), &settings(), &tail).unwrap().request;
+    assert!(format!("{sent:?}").contains("…ferry…"), "{sent:?}");
+    let again = made(&book, &trace, &texts, &[Arc::clone(&entry)], &[]).unwrap();
+    assert_eq!((again.request, again.gaps), (sent, Vec::new()));
+    let gone = made(&book, &trace, &texts, &[Arc::new(entry.deleted())], &[]).unwrap();
+    assert!(gone.gaps.contains(&Gap::Deleted { entries: vec![(first, first)] }), "{:?}", gone.gaps);
+    assert!(!format!("{:?}", gone.request).contains("ferry"));
 }
 
 #[test]
@@ -446,6 +474,7 @@ fn a_request_of_a_long_run_is_made_again_from_the_chunks_before_it_and_names_wha
             tools: None,
             talk,
             memories: &[],
+            quoted: &[],
         })
         .unwrap()
     };

@@ -193,12 +193,14 @@ impl<'a> Sim<'a> {
             agent,
         };
         sim.engine.bootstrap(&sim.conversation);
-        let tokens = (CLOCK_TOKENS + RECALLED_TOKENS * sim.agent.recall_limit) as u32;
+        let tokens =
+            (CLOCK_TOKENS + RECALLED_TOKENS * sim.agent.recall_limit) as u32 + sim.agent.quote_tokens;
         sim.journal(Event::Memory(MemoryEvent::Recalled {
             ids: Vec::new(),
             tokens,
             scores: Vec::new(),
             near: Vec::new(),
+            quotes: Vec::new(),
         }))?;
         Ok(sim)
     }
@@ -264,6 +266,7 @@ impl<'a> Sim<'a> {
             tokens,
             scores: Vec::new(),
             near: Vec::new(),
+            quotes: Vec::new(),
         }))
     }
 

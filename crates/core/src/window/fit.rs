@@ -74,6 +74,7 @@ pub(super) fn fit(
         return;
     }
     draft.tail.recalled.clear();
+    draft.tail.quotes.clear();
     shorten_results(draft, &excess);
     if excess(draft) == 0 {
         return;

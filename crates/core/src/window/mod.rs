@@ -4,6 +4,7 @@ mod assemble;
 mod fit;
 mod measure;
 mod place;
+mod quotes;
 mod render;
 #[cfg(test)]
 mod tests;
@@ -18,6 +19,7 @@ pub use assemble::{AssembleError, assemble, question};
 pub use measure::{Frame, Sizes, has_room, least_tokens, measure};
 pub(crate) use measure::{frame_tokens, leaves_room, stack_tokens, system_tokens};
 pub use place::Place;
+pub use quotes::{Found, QUOTES_MAX, Quoted, choose, left_window};
 pub(crate) use render::guide_tokens;
 pub use render::{guide_text, memory_words, tail_tokens};
 
@@ -73,6 +75,8 @@ pub struct Tail {
     pub zone: jiff::tz::TimeZone,
     /// Memories that fit the question, best first.
     pub recalled: Vec<Memory>,
+    /// Entries that left the window and fit the question, best first.
+    pub quotes: Vec<Quoted>,
     /// No tool is called after this request, so the model is told to answer.
     pub last_call: bool,
 }

@@ -139,6 +139,7 @@ mod tests {
                 now: jiff::Timestamp::UNIX_EPOCH,
                 zone: jiff::tz::TimeZone::UTC,
                 recalled: Vec::new(),
+                quotes: Vec::new(),
                 last_call: false,
             };
             let assembled = crate::window::assemble(&conversation, &agent, &tail).unwrap();

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::Tail;
+use super::quotes::quotes_text;
 use cairn_types::memory::Memory;
 use cairn_types::message::MESSAGE_OVERHEAD;
 use cairn_types::summary::LookupTools;
@@ -47,7 +48,7 @@ pub fn memory_words(memory: &Memory) -> String {
     }
 }
 
-/// The volatile tail: the clock and the recalled memories, as data.
+/// The volatile tail: the clock, the recalled memories and the quoted entries, as data.
 pub(crate) fn tail_text(tail: &Tail) -> String {
     let now = tail.now.to_zoned(tail.zone.clone());
     let zone = tail.zone.iana_name().unwrap_or("UTC");
@@ -66,6 +67,7 @@ pub(crate) fn tail_text(tail: &Tail) -> String {
             let _ = write!(text, " [{}]", short_date(memory.said_at()));
         }
     }
+    text.push_str(&quotes_text(&tail.quotes));
     if tail.last_call {
         text.push_str(LAST_CALL);
     }
@@ -102,7 +104,7 @@ mod tests {
         let saved = Memory { created_at: at(60), ..testing::memory("agent", "Anna sails.") };
         let source = Source { said_at: Some(at(31)), ..saved.source.clone() };
         let recalled = vec![saved.clone(), Memory { source, ..saved }];
-        let tail = Tail { now: at(90), zone: TimeZone::UTC, recalled, last_call: false };
+        let tail = Tail { now: at(90), zone: TimeZone::UTC, recalled, quotes: Vec::new(), last_call: false };
         let text = tail_text(&tail);
         let memories: Vec<&str> = text.lines().filter(|line| line.starts_with("- ")).collect();
         assert_eq!(memories, ["- fact: Anna sails. [1970-03-02]", "- fact: Anna sails. [1970-02-01]"]);

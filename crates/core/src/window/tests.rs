@@ -101,7 +101,8 @@ impl Talk {
     }
 
     fn request(&self, secs: i64, last_call: bool) -> ChatRequest {
-        let tail = Tail { now: at(secs), zone: TimeZone::UTC, recalled: Vec::new(), last_call };
+        let tail =
+            Tail { now: at(secs), zone: TimeZone::UTC, recalled: Vec::new(), quotes: Vec::new(), last_call };
         assemble(&self.conversation, &self.agent, &tail).unwrap().request
     }
 }

@@ -9,7 +9,7 @@ use cairn_types::event::{
     TurnEvent, TurnOutcome,
 };
 use cairn_types::ids::{Generation, MemoryId, Seq, SeqRange};
-use cairn_types::memory::{DraftMemory, MemoryKind, MemorySave, Scope, Source, TYPED_BY_MEMBER};
+use cairn_types::memory::{DraftMemory, MemoryKind, MemorySave, Quote, Scope, Source, TYPED_BY_MEMBER};
 use cairn_types::message::{Artifact, Author, Entry, Finish, Part, Pending, Provenance, Role, ToolCall};
 use cairn_types::model::{ChatMessage, Usage};
 use cairn_types::people::access::{AccessPolicy, DirectPolicy, Respond};
@@ -46,7 +46,8 @@ fn settled(receipt: Receipt) -> Event {
 }
 
 fn recalled(scores: Vec<f64>, near: Vec<(MemoryId, f64)>) -> Event {
-    Event::Memory(MemoryEvent::Recalled { ids: vec!["m0".into()], tokens: 40, scores, near })
+    let quotes = near.iter().map(|(_, score)| Quote { seq: Seq(3), from: 0, to: 9, score: *score }).collect();
+    Event::Memory(MemoryEvent::Recalled { ids: vec!["m0".into()], tokens: 40, scores, near, quotes })
 }
 
 fn spent(usage: Usage, is_estimate: bool, trace: Option<CallTrace>) -> Event {

@@ -7,14 +7,15 @@ use axum::Json;
 use axum::extract::State;
 use cairn_api::error::ApiError;
 use cairn_core::conversation::Conversation;
+use cairn_core::excerpt;
 use cairn_core::store_port::Store as _;
 use cairn_core::trace::{
     Gap, Inputs, Rebuilt, Story, StoryCall, Told, TurnRecords, WhichTurn, rebuild, story,
 };
-use cairn_store::matched_words;
+use cairn_store::{Store, matched_words};
 use cairn_types::event::RunWork;
 use cairn_types::ids::{ChannelId, MemoryId, TextId};
-use cairn_types::memory::Memory;
+use cairn_types::memory::{Memory, Quote};
 use cairn_types::message::{Entry, Role};
 use cairn_types::model::{ChatMessage, Usage};
 use cairn_types::trace::{CallFrame, CallTrace};
@@ -23,8 +24,8 @@ use serde::Deserialize;
 
 use crate::api::shared::{Admin, Channel, Params, Shared};
 use cairn_api::records::{
-    CallOf, CallRecord, Explanation, PromptDiff, PromptRecord, RecalledRecord, RegionRecord, SaidRecord,
-    StageRecord, ToolCallRecord, prompt_diff, regions, stands, turn_outcome,
+    CallOf, CallRecord, Explanation, PromptDiff, PromptRecord, QuoteRecord, RecalledRecord, RegionRecord,
+    SaidRecord, StageRecord, ToolCallRecord, prompt_diff, regions, stands, turn_outcome,
 };
 
 /// How many earlier turns are searched for a request to compare with; not every turn has one.
@@ -152,6 +153,7 @@ async fn explanation(admin: &Admin, channel: ChannelId, past: Past) -> Result<Ex
     }
     let question: Vec<&str> = asked.iter().map(|said| said.text.as_str()).collect();
     let (recalled, near) = recalled(admin, &story, &question.join("\n")).await?;
+    let quotes = quotes(admin, &channel, &story).await?;
     let conversations = at_calls(admin, &channel, &records, &story).await?;
     let mut calls = Vec::with_capacity(story.calls.len());
     for (idx, call) in story.calls.iter().enumerate() {
@@ -186,6 +188,7 @@ async fn explanation(admin: &Admin, channel: ChannelId, past: Past) -> Result<Ex
         answer,
         recalled,
         near,
+        quotes,
         stands: first.map(stands).unwrap_or_default(),
         entries: first.and_then(|conversation| {
             conversation.live.front().zip(conversation.live.back()).map(|(from, to)| (from.seq, to.seq))
@@ -244,6 +247,36 @@ async fn recalled(
     };
     let near = told.near.iter().map(|(id, score)| record(id, Some(*score))).collect();
     Ok((told.memories.iter().map(|(id, score)| record(id, *score)).collect(), near))
+}
+
+/// The entries of quotes, as they are shown now.
+async fn quoted(
+    store: &Store,
+    channel: &ChannelId,
+    quotes: impl Iterator<Item = &Quote>,
+) -> Result<Vec<Arc<Entry>>, ApiError> {
+    let mut entries = Vec::new();
+    for quote in quotes {
+        entries.extend(store.entries(channel, quote.seq, quote.seq, 1).await?);
+    }
+    Ok(entries)
+}
+
+/// What was quoted in the turn's window, in its words of now.
+async fn quotes(admin: &Admin, channel: &ChannelId, story: &Story) -> Result<Vec<QuoteRecord>, ApiError> {
+    let quotes = story.recalled.iter().flat_map(|told| &told.quotes);
+    let entries = quoted(&admin.store, channel, quotes.clone()).await?;
+    let record = |quote: &Quote| {
+        let entry = entries.iter().find(|entry| entry.seq == quote.seq);
+        QuoteRecord {
+            seq: quote.seq,
+            at: entry.map(|entry| entry.at),
+            author: entry.and_then(|entry| entry.author.clone()),
+            score: quote.score,
+            text: entry.map(|entry| excerpt::shown(&entry.text(), (quote.from, quote.to))),
+        }
+    };
+    Ok(quotes.map(record).collect())
 }
 
 /// The conversation at each call of the turn. Without a trace, as it was when the turn started.
@@ -397,6 +430,7 @@ struct Material {
     instructions: Option<String>,
     tools: Option<String>,
     memories: Vec<Memory>,
+    quoted: Vec<Arc<Entry>>,
 }
 
 struct Made {
@@ -436,11 +470,12 @@ impl Material {
             Some(told) => store.memories_at(conversation.recalled.clone(), told.n, told.at).await?,
             None => Vec::new(),
         };
-        Ok(Self { conversation, shown, frame, prompt, instructions, tools, memories })
+        let quoted = quoted(store, channel, conversation.quotes.iter().filter(|_| told.is_some())).await?;
+        Ok(Self { conversation, shown, frame, prompt, instructions, tools, memories, quoted })
     }
 
     fn make(self, model: &str, trace: &CallTrace, talk: Vec<ChatMessage>) -> Result<Made, Gap> {
-        let Self { conversation, shown, frame, prompt, instructions, tools, memories } = self;
+        let Self { conversation, shown, frame, prompt, instructions, tools, memories, quoted } = self;
         let stack = trace.work.is_none().then(|| conversation.stack.clone());
         let Rebuilt { request, gaps, .. } = rebuild(Inputs {
             conversation,
@@ -453,6 +488,7 @@ impl Material {
             tools: tools.as_deref(),
             talk,
             memories: &memories,
+            quoted: &quoted,
         })?;
         let body = cairn_llm::body_of(&frame.wire, &request);
         let regions = regions(&request, &body, stack.as_ref());

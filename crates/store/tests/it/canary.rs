@@ -114,6 +114,7 @@ fn agent() -> AgentSettings {
         cache_ttl_secs: 300,
         tools: cairn_types::tool::defs::ToolDefs::default(),
         recall_limit: 5,
+        quote_tokens: 0,
         memory: cairn_core::settings::MemorySettings::default(),
         trust: cairn_core::trust::TrustSettings::default(),
         max_rounds: 8,

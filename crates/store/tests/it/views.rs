@@ -129,6 +129,7 @@ async fn lived_in(dir: &Path) -> String {
             tokens: 9,
             scores: Vec::new(),
             near: Vec::new(),
+            quotes: Vec::new(),
         }),
         Event::Turn(TurnEvent::SessionStarted { generation: Generation(2) }),
     ])

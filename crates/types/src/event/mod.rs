@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::ids::{
     ApprovalId, ArtifactId, ChannelId, MemoryId, MessageId, OutboxId, Seq, SummaryId, TextId, TurnId,
 };
-use crate::memory::{MemoryKind, MemorySave};
+use crate::memory::{MemoryKind, MemorySave, Quote};
 use crate::message::{Artifact, Author, Entry, Part, Pending};
 use crate::model::is_zero;
 use crate::people::access::AccessPolicy;
@@ -217,6 +217,9 @@ pub enum MemoryEvent {
         /// The best memories that were left out, each with how well it fits.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         near: Vec<(MemoryId, f64)>,
+        /// What was quoted of entries that had left the window, best first.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        quotes: Vec<Quote>,
     },
 }
 

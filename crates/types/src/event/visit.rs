@@ -485,7 +485,8 @@ fn memory<V: Visit>(v: &mut V, event: &mut MemoryEvent) -> bool {
             v.memory(id) | v.option(text, Kind::Memory)
         }
         MemoryEvent::Forgotten { id } => v.memory(id),
-        MemoryEvent::Recalled { ids, tokens: _, scores: _, near } => {
+        // Of quotes it has places alone.
+        MemoryEvent::Recalled { ids, tokens: _, scores: _, near, quotes: _ } => {
             each(ids, |id| v.memory(id)) | each(near, |(id, _)| v.memory(id))
         }
     }

@@ -175,3 +175,14 @@ pub struct DraftMemory {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub said_at: Option<Timestamp>,
 }
+
+/// A part of an entry that was quoted at the end of a window. It has no words: they are read where the entry is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Quote {
+    pub seq: Seq,
+    /// The bytes of the entry's text that are quoted.
+    pub from: usize,
+    pub to: usize,
+    /// How well the entry fits the question; comparable within one turn.
+    pub score: f64,
+}

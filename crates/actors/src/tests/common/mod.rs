@@ -84,6 +84,7 @@ impl World {
             model: "fake".to_owned(),
             tools: Default::default(),
             recall_limit: 0,
+            quote_tokens: 0,
             memory: cairn_core::settings::MemorySettings::default(),
             trust: cairn_core::trust::TrustSettings::default(),
             max_rounds: 8,

@@ -152,8 +152,13 @@ impl Stage {
         if sim.conversation.open_turn.is_none() {
             return;
         }
-        let tail =
-            Tail { now: sim.now, zone: jiff::tz::TimeZone::UTC, recalled: Vec::new(), last_call: false };
+        let tail = Tail {
+            now: sim.now,
+            zone: jiff::tz::TimeZone::UTC,
+            recalled: Vec::new(),
+            quotes: Vec::new(),
+            last_call: false,
+        };
         let made = self.engine.assemble(&sim.conversation, &sim.agent, &tail).unwrap();
         assert!(made.tokens <= sim.agent.window.usable_tokens(), "{} tokens do not fit", made.tokens);
         let n = sim.journal.len();

@@ -66,6 +66,7 @@ pub(crate) fn agent(window_tokens: u64) -> AgentSettings {
         model: "offline".to_owned(),
         tools: cairn_types::tool::defs::ToolDefs::default(),
         recall_limit: 5,
+        quote_tokens: 0,
         memory: cairn_core::settings::MemorySettings::default(),
         trust: cairn_core::trust::TrustSettings::default(),
         max_rounds: 8,
@@ -512,8 +513,13 @@ impl Sim {
     }
 
     pub(crate) fn assemble(&self) -> Assembled {
-        let tail =
-            Tail { now: self.now, zone: jiff::tz::TimeZone::UTC, recalled: Vec::new(), last_call: false };
+        let tail = Tail {
+            now: self.now,
+            zone: jiff::tz::TimeZone::UTC,
+            recalled: Vec::new(),
+            quotes: Vec::new(),
+            last_call: false,
+        };
         window::assemble(&self.conversation, &self.agent, &tail).unwrap()
     }
 

@@ -144,7 +144,8 @@ impl Talk<'_> {
 
     async fn request(&self) -> Result<Said, Stopped> {
         let now = SystemClock.now();
-        let tail = Tail { now, zone: TimeZone::UTC, recalled: Vec::new(), last_call: false };
+        let tail =
+            Tail { now, zone: TimeZone::UTC, recalled: Vec::new(), quotes: Vec::new(), last_call: false };
         let made = assemble(&self.conversation, &self.settings, &tail).map_err(Stopped::NoRoom)?;
         let mut said = Said::default();
         match timeout(self.limit, self.read(made.request, &mut said)).await {
