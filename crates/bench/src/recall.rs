@@ -17,7 +17,7 @@ use tokio::process::Command;
 const LIMIT: &str = "50";
 
 /// Ranks at which the recall is told.
-const RANKS: [usize; 4] = [1, 5, 10, 50];
+const RANKS: [usize; 5] = [1, 3, 5, 10, 50];
 
 /// The rank at which a category's recall is told, and that by exchange.
 const AT: usize = 10;
