@@ -26,6 +26,7 @@ mod pace;
 mod ports;
 mod router;
 mod runtime;
+mod saving;
 mod shared;
 mod show;
 mod subscribers;

@@ -11,7 +11,7 @@ use cairn_store::{DatabaseOptions, Store, StoreOptions};
 use cairn_testkit::postgres::Postgres;
 use cairn_types::event::{Event, MemoryEvent, NewRecord, TurnEvent};
 use cairn_types::ids::{AgentId, ChannelId, Generation, Seq, TurnId};
-use cairn_types::memory::{MemoryKind, MemorySave, Reach, Scope, Source};
+use cairn_types::memory::{MemoryKind, MemorySave, Reach, Replaces, Scope, Source};
 use cairn_types::message::{Entry, Part, Role};
 use divan::{Bencher, black_box};
 use jiff::Timestamp;
@@ -195,6 +195,7 @@ fn recall_from_50000_memories(bencher: Bencher) {
             source,
             sighting: format!("typed:{n}"),
             explicit: true,
+            replaces: Replaces::default(),
         };
         NewRecord { channel: None, at: Timestamp::UNIX_EPOCH, event: Event::Memory(MemoryEvent::Saved(save)) }
     });

@@ -53,6 +53,7 @@ pub fn memory(scope: &str, text: &str) -> Memory {
         recalled_at: None,
         uses: 0,
         superseded_by: None,
+        until: None,
     }
 }
 

@@ -42,6 +42,28 @@ async fn a_saved_memory_is_scoped_to_the_chat_and_recalled_in_the_next_turn() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_save_tells_what_is_near_and_says_what_holds_no_longer_on_the_word_of_whoever_said_it() {
+    let world = World::new().with_tools();
+    let live = world.start().await;
+    let said = |text: &str| json!({ "kind": "fact", "text": text, "subject": "Ann" });
+    assert_eq!(result_of(&world, &live, "memory_save", said("Ann lives in Lisbon")).await, "saved");
+    let told = result_of(&world, &live, "memory_save", said("Ann lives in Berlin")).await;
+    let old = world.store.saved_memories()[0].id.clone();
+    assert!(
+        told.contains(&format!("- {old}: Ann lives in Lisbon [")) && told.contains("`replaces`"),
+        "{told}"
+    );
+    let mut again = said("Ann lives in Berlin");
+    (again["replaces"], again["from"]) = (json!([old]), json!("2026-03-01"));
+    result_of(&world, &live, "memory_save", again.clone()).await;
+    let replaced = |event: &Event| matches!(event, Event::Memory(MemoryEvent::Saved(save)) if save.replaces.ids == [old.clone()]);
+    assert_eq!(world.store.count(replaced), 1);
+    again["replaces"] = json!(["m0000000000000000"]);
+    let wrong = result_of(&world, &live, "memory_save", again).await;
+    assert!(wrong.starts_with("error:") && wrong.contains("there is no memory m0000000000000000"), "{wrong}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn words_that_left_the_window_are_quoted_where_they_fit_and_never_once_they_are_deleted() {
     let mut world = World::new().with_tools();
     world.settings.quote_tokens = 300;

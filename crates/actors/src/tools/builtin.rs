@@ -5,14 +5,15 @@ use std::sync::Arc;
 use cairn_core::artifact::{PAGE_FRAME_BYTES, named, page, readable};
 use cairn_core::builtin_tools::{HISTORY_SEARCH, MEMORY_SAVE, PAGES_MAX, TIME};
 use cairn_core::compaction::parse_memory;
+use cairn_core::conversation::Conversation;
 use cairn_core::excerpt;
 use cairn_core::result_guard::ResultRoom;
 use cairn_core::settings::ResultGuardSettings;
 use cairn_core::trust::memory_provenance;
-use cairn_core::window::{escape_name, memory_words, short_time};
+use cairn_core::window::{escape_name, memory_dates, memory_words, short_time};
 use cairn_types::event::{ArtifactEvent, Event, MemoryEvent};
 use cairn_types::ids::Seq;
-use cairn_types::memory::{MemorySave, Reach, Scope, Source, credit};
+use cairn_types::memory::{DraftMemory, MemorySave, Reach, Scope, Source, credit, likely_sources};
 use cairn_types::message::{Entry, Provenance, Role, ToolCall};
 use cairn_types::people::said::SaidFilter;
 use cairn_types::ports::{Hit, HitKind, LineRange, MemoryFilter, Query};
@@ -24,6 +25,7 @@ use serde_json::Value;
 
 use crate::handle::ChannelHandle;
 use crate::ports::Ports;
+use crate::saving::Saving;
 
 /// Most memories that `memory_search` returns.
 const MEMORIES_MAX: usize = 10;
@@ -84,11 +86,13 @@ impl Builtin {
         let arguments = &call.arguments;
         match call.name.as_str() {
             MEMORY_SAVE => {
-                let save = self.memory_save(arguments, model, ordinal)?;
-                Ok(Output {
-                    events: vec![Event::Memory(MemoryEvent::Saved(save))],
-                    ..Output::own("saved".to_owned())
-                })
+                let draft = parse_memory(arguments)?;
+                let said = self.handle.read(of_open_turn);
+                let saving = Saving::new(&self.ports, &self.handle, &said);
+                saving.check(&draft).await?;
+                let told = saving.told(&draft).await;
+                let save = self.memory_save(draft, &said, model, ordinal)?;
+                Ok(Output { events: vec![Event::Memory(MemoryEvent::Saved(save))], ..Output::own(told) })
             }
             "memory_search" => self.memory_search(arguments).await,
             HISTORY_SEARCH => self.history_search(arguments).await,
@@ -99,11 +103,20 @@ impl Builtin {
         }
     }
 
-    fn memory_save(&self, arguments: &Value, model: &str, ordinal: usize) -> Result<MemorySave, String> {
-        let mut draft = parse_memory(arguments)?;
+    /// `said`: the open turn's entries.
+    fn memory_save(
+        &self,
+        mut draft: DraftMemory,
+        said: &[Arc<Entry>],
+        model: &str,
+        ordinal: usize,
+    ) -> Result<MemorySave, String> {
         self.handle.read(|conversation| {
             let live: Vec<_> = conversation.live.iter().cloned().collect();
             credit(std::slice::from_mut(&mut draft), &live);
+            // What is saved in a turn was most likely said in it.
+            let source = likely_sources(&draft.text, said, 1).pop();
+            draft.said_at = source.map(|found| found.entry.at).or(draft.said_at);
             let open = conversation.open_turn.as_ref().ok_or("the turn has ended")?;
             let last = Seq(conversation.next_seq.0 - 1);
             Ok(MemorySave {
@@ -125,6 +138,7 @@ impl Builtin {
                 // Unique in the channel: the number of the calling entry, and the call's position in it.
                 sighting: format!("{}/{last}/{ordinal}", self.handle.id),
                 explicit: false,
+                replaces: draft.replaces,
             })
         })
     }
@@ -142,8 +156,8 @@ impl Builtin {
         let lines: Vec<String> = found
             .iter()
             .map(|memory| {
-                let (kind, at) = (memory.kind.name(), short_time(memory.said_at()));
-                format!("[{kind} | {at}] {}", memory_words(memory))
+                let (id, kind, at) = (&memory.id, memory.kind.name(), memory_dates(memory));
+                format!("[{id} | {kind} | {at}] {}", memory_words(memory))
             })
             .collect();
         if lines.is_empty() {
@@ -259,6 +273,12 @@ impl Builtin {
         };
         Ok(Output { text, provenance, events: vec![used] })
     }
+}
+
+/// The entries of the open turn.
+fn of_open_turn(conversation: &Conversation) -> Vec<Arc<Entry>> {
+    let Some(open) = &conversation.open_turn else { return Vec::new() };
+    conversation.live.iter().filter(|entry| entry.turn == open.id).cloned().collect()
 }
 
 fn line(entry: &Entry) -> String {

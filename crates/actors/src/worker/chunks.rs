@@ -316,12 +316,11 @@ impl Job {
     ) -> Result<(String, Vec<DraftMemory>), AskError> {
         let Criteria { candidate, reader, tools, at_n, target, room, source, most } = criteria;
         let source = Arc::new(source);
-        let entries = match &request.purpose {
-            Purpose::Summarise { entries, .. } => {
-                entries.first().zip(entries.last()).map(|(a, z)| (a.seq, z.seq))
-            }
-            Purpose::Reply { .. } | Purpose::Merge { .. } => None,
+        let said = match &request.purpose {
+            Purpose::Summarise { entries, .. } => entries.to_vec(),
+            Purpose::Reply { .. } | Purpose::Merge { .. } => Vec::new(),
         };
+        let entries = said.first().zip(said.last()).map(|(a, z)| (a.seq, z.seq));
         let work = RunCall {
             run: self.run.id.clone(),
             round: 0,
@@ -331,7 +330,8 @@ impl Job {
             masked: self.mask.is_some(),
             added: Vec::new(),
         };
-        let mut talk = Talk { job: self, candidate, reader, request, room, memories: Vec::new(), at_n, work };
+        let mut talk =
+            Talk { job: self, candidate, reader, request, room, memories: Vec::new(), said, at_n, work };
         let mut corrected = is_extractive(candidate);
         let mut listed = Vec::new();
         loop {

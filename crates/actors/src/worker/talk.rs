@@ -7,7 +7,7 @@ use cairn_core::agent::AgentSettings;
 use cairn_core::compaction::{Brief, RequestRoom, parse_memory, request_tokens};
 use cairn_core::usage_watch::filled_window;
 use cairn_types::memory::DraftMemory;
-use cairn_types::message::{Part, ToolCall};
+use cairn_types::message::{Entry, Part, ToolCall};
 use cairn_types::model::{Attempt, ChatMessage, ChatRequest, Finish, ModelError, ModelEvent, Usage};
 use cairn_types::provider_state::ProviderState;
 use cairn_types::tokens::estimate;
@@ -20,6 +20,7 @@ use crate::agent::ModelCandidate;
 use crate::budgets::Reservation;
 use crate::handle::ChannelHandle;
 use crate::messages::ChannelMsg;
+use crate::saving::Saving;
 use crate::telemetry;
 use crate::traces::{TextKeeper, TraceBuilder};
 use crate::turn::overflow;
@@ -57,6 +58,8 @@ pub(super) struct Talk<'a> {
     /// Room for request and answer; `None`: the model extracts.
     pub(super) room: Option<RequestRoom>,
     pub(super) memories: Vec<DraftMemory>,
+    /// The entries of the request.
+    pub(super) said: Vec<Arc<Entry>>,
     /// The last record that the request includes.
     pub(super) at_n: u64,
     /// The last call; messages added to the request since then.
@@ -83,8 +86,10 @@ impl Talk<'_> {
             if calls.is_empty() {
                 return Ok(Written { text: longest, cut_off: false });
             }
-            let results: Vec<(String, String)> =
-                calls.iter().map(|call| (call.id.clone(), self.answer(call))).collect();
+            let mut results: Vec<(String, String)> = Vec::with_capacity(calls.len());
+            for call in &calls {
+                results.push((call.id.clone(), self.answer(call).await));
+            }
             let mistaken = results.iter().any(|(_, text)| text.starts_with(ERROR));
             self.add(ChatMessage::Assistant { text, tool_calls: calls, provider_state: state });
             let results = results.into_iter().map(|(call_id, text)| ChatMessage::Tool {
@@ -187,17 +192,21 @@ impl Talk<'_> {
     }
 
     /// Collects a memory, which is committed with the summary or not at all.
-    fn answer(&mut self, call: &ToolCall) -> String {
+    async fn answer(&mut self, call: &ToolCall) -> String {
         if self.request.tools.iter().all(|tool| tool.name != call.name) {
             return format!("{ERROR} there is no tool `{}` here; answer with the summary", call.name);
         }
-        match parse_memory(&call.arguments) {
-            Ok(memory) => {
-                self.keep(memory);
-                "saved".to_owned()
-            }
-            Err(message) => format!("{ERROR} {message}"),
+        let memory = match parse_memory(&call.arguments) {
+            Ok(memory) => memory,
+            Err(message) => return format!("{ERROR} {message}"),
+        };
+        let saving = Saving::new(&self.job.parts.ports, &self.job.handle, &self.said);
+        if let Err(message) = saving.check(&memory).await {
+            return format!("{ERROR} {message}");
         }
+        let told = saving.told(&memory).await;
+        self.keep(memory);
+        told
     }
 
     fn add(&mut self, message: ChatMessage) {
@@ -206,8 +215,11 @@ impl Talk<'_> {
     }
 
     pub(super) fn keep(&mut self, memory: DraftMemory) {
-        if !self.memories.contains(&memory) {
-            self.memories.push(memory);
+        match self.memories.iter_mut().find(|known| known.text == memory.text) {
+            // It is saved once more with what it replaces.
+            Some(known) if known.replaces.is_nothing() => known.replaces = memory.replaces,
+            Some(_) => {}
+            None => self.memories.push(memory),
         }
     }
 

@@ -40,7 +40,7 @@ impl Show for [Memory] {
 impl Show for MemoryView {
     fn show(&self) -> Vec<Block> {
         let memory = &self.memory;
-        let facts = vec![
+        let mut facts = vec![
             ("id", words(&memory.id)),
             ("agent", words(&memory.agent)),
             ("kind", words(memory.kind.name())),
@@ -57,6 +57,9 @@ impl Show for MemoryView {
             ("used", words(counted(memory.uses.into(), "time", "times"))),
             ("last used", memory.recalled_at.map_or_else(|| words("never"), time)),
         ];
+        facts.extend(memory.until.map(|until| ("held until", time(until))));
+        let by = memory.superseded_by.as_ref();
+        facts.extend(by.map(|by| ("replaced by", link(Target::Memory(by.clone()), by))));
         let mut blocks = vec![Block::Text(memory.text.clone()), Block::Facts(facts)];
         blocks.extend(history(&self.history));
         blocks.extend(used_in(&self.used_in));

@@ -399,6 +399,7 @@ fn save(
         },
         sighting: format!("{}/{summary}/{idx}", conversation.channel),
         explicit: false,
+        replaces: memory.replaces,
     }
 }
 

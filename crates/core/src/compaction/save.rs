@@ -2,8 +2,11 @@
 
 use serde_json::{Value, json};
 
-use cairn_types::memory::{DraftMemory, MemoryKind};
+use cairn_types::ids::MemoryId;
+use cairn_types::memory::{DraftMemory, MemoryKind, Replaces};
 use cairn_types::tool::defs::ToolDef;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
 
 /// What a model without tools is told: it stands behind the prompt.
 pub(super) const LIST_PROMPT: &str = "You have no tools here. Save the memories as a list behind the summary: after its \
@@ -25,7 +28,12 @@ pub fn memory_save_tool() -> ToolDef {
                 "kind": { "type": "string", "enum": kinds },
                 "text": { "type": "string", "description": "one self-contained sentence" },
                 "subject": { "type": "string", "description": "whom or what it is about" },
-                "importance": { "type": "number", "minimum": 0, "maximum": 1 }
+                "importance": { "type": "number", "minimum": 0, "maximum": 1 },
+                "replaces": {
+                    "type": "array", "items": { "type": "string" },
+                    "description": "ids of memories that hold no longer because of this one; the result of a save names those near it"
+                },
+                "from": { "type": "string", "description": "the day since when it holds, such as 2026-03-01, where that is not today" }
             },
             "required": ["kind", "text"]
         }),
@@ -34,6 +42,9 @@ pub fn memory_save_tool() -> ToolDef {
 
 /// Longest text of a memory, in characters.
 const MEMORY_MAX_CHARS: usize = 2_000;
+
+/// Most memories whose place one takes.
+const REPLACES_MAX: usize = 8;
 
 /// Reads the arguments of a `memory_save` call.
 ///
@@ -51,7 +62,26 @@ pub fn parse_memory(arguments: &Value) -> Result<DraftMemory, String> {
         Some(value) => value.as_f64().ok_or("`importance` is not a number from 0 to 1")?.clamp(0.0, 1.0),
     };
     let subject = field("subject").filter(|subject| !subject.is_empty()).map(str::to_owned);
-    Ok(DraftMemory { kind, text: text.to_owned(), subject, importance, by: None, said_at: None })
+    let replaces = parse_replaces(arguments)?;
+    Ok(DraftMemory { kind, text: text.to_owned(), subject, importance, by: None, said_at: None, replaces })
+}
+
+fn parse_replaces(arguments: &Value) -> Result<Replaces, String> {
+    let ids = match arguments.get("replaces") {
+        None | Some(Value::Null) => Vec::new(),
+        Some(Value::Array(ids)) if ids.len() <= REPLACES_MAX => {
+            let id = |id: &Value| id.as_str().map(|id| MemoryId::new(id.trim()));
+            ids.iter().map(id).collect::<Option<Vec<_>>>().ok_or("`replaces` is a list of ids of memories")?
+        }
+        Some(_) => return Err(format!("`replaces` is a list of at most {REPLACES_MAX} ids of memories")),
+    };
+    let from = arguments.get("from").and_then(Value::as_str).map(str::trim).filter(|from| !from.is_empty());
+    let from = from.map(|from| {
+        let day = from.get(..10).unwrap_or(from).parse::<Date>();
+        let at = day.and_then(|day| day.to_zoned(TimeZone::UTC)).map(|at| at.timestamp());
+        at.map_err(|_| "`from` is a day, such as 2026-03-01")
+    });
+    Ok(Replaces { ids, from: from.transpose()? })
 }
 
 /// Takes the list of memories off the text of a model without tools. A list that cannot be read saves nothing, and is

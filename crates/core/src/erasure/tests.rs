@@ -16,7 +16,7 @@ use cairn_types::event::{
     Checkpoint, PruneCause, PruneForm, PrunedResult, Run, RunEnd, RunOutcome, RunWork, Trigger,
 };
 use cairn_types::ids::{Generation, MessageId, Seq};
-use cairn_types::memory::{MemoryKind, MemorySave, Source};
+use cairn_types::memory::{MemoryKind, MemorySave, Replaces, Source};
 use cairn_types::message::{
     Artifact, Author, Entry, Part, Pending, Provenance, Role, ToolCall, fingerprint, text_of,
 };
@@ -198,6 +198,7 @@ fn memory(scope: &str, subject: Option<&str>, text: &str, range: Option<(u64, u6
         },
         sighting: format!("{GROUP}/s1/{text}"),
         explicit: false,
+        replaces: Replaces::default(),
     }
 }
 

@@ -62,6 +62,7 @@ mod tests {
             recalled_at: None,
             uses: 0,
             superseded_by: None,
+            until: None,
         }
     }
 

@@ -278,6 +278,7 @@ mod tests {
             recalled_at: recalled.map(day),
             uses: 0,
             superseded_by: None,
+            until: None,
         }
     }
 

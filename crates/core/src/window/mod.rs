@@ -21,7 +21,7 @@ pub(crate) use measure::{frame_tokens, leaves_room, stack_tokens, system_tokens}
 pub use place::Place;
 pub use quotes::{Found, QUOTES_MAX, Quoted, choose, left_window};
 pub(crate) use render::guide_tokens;
-pub use render::{guide_text, memory_words, tail_tokens};
+pub use render::{guide_text, memory_dates, memory_words, tail_tokens};
 
 pub use cairn_types::message::{entry_tokens, pending_tokens};
 pub use cairn_types::summary::{LookupTools, marker_text, marker_tokens, summary_text, summary_tokens};

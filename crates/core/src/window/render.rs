@@ -48,6 +48,15 @@ pub fn memory_words(memory: &Memory) -> String {
     }
 }
 
+/// When a memory was said, and until when it held.
+pub fn memory_dates(memory: &Memory) -> String {
+    let said = short_date(memory.said_at());
+    match memory.until {
+        Some(until) => format!("{said}, held until {}", short_date(until)),
+        None => said,
+    }
+}
+
 /// The volatile tail: the clock, the recalled memories and the quoted entries, as data.
 pub(crate) fn tail_text(tail: &Tail) -> String {
     let now = tail.now.to_zoned(tail.zone.clone());
@@ -64,7 +73,7 @@ pub(crate) fn tail_text(tail: &Tail) -> String {
             if let Some(subject) = memory.subject.as_ref().filter(|_| !is_told) {
                 let _ = write!(text, " (about {})", escape_name(subject));
             }
-            let _ = write!(text, " [{}]", short_date(memory.said_at()));
+            let _ = write!(text, " [{}]", memory_dates(memory));
         }
     }
     text.push_str(&quotes_text(&tail.quotes));

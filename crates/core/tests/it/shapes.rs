@@ -9,7 +9,9 @@ use cairn_types::event::{
     TurnEvent, TurnOutcome,
 };
 use cairn_types::ids::{Generation, MemoryId, Seq, SeqRange};
-use cairn_types::memory::{DraftMemory, MemoryKind, MemorySave, Quote, Scope, Source, TYPED_BY_MEMBER};
+use cairn_types::memory::{
+    DraftMemory, MemoryKind, MemorySave, Quote, Replaces, Scope, Source, TYPED_BY_MEMBER,
+};
 use cairn_types::message::{Artifact, Author, Entry, Finish, Part, Pending, Provenance, Role, ToolCall};
 use cairn_types::model::{ChatMessage, Usage};
 use cairn_types::people::access::{AccessPolicy, DirectPolicy, Respond};
@@ -147,6 +149,7 @@ fn save() -> MemorySave {
         },
         sighting: "main/local/main/s1/0".into(),
         explicit: true,
+        replaces: Replaces::default(),
     }
 }
 
@@ -394,6 +397,7 @@ fn windows() -> Vec<Event> {
         importance: 0.5,
         by: None,
         said_at: Some(at()),
+        replaces: Replaces { ids: vec!["m1".into()], from: Some(at()) },
     };
     let checkpoint = Checkpoint {
         chunks: 2,

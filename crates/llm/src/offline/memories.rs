@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use cairn_core::cues::{self, begins, lead_of};
-use cairn_types::memory::DraftMemory;
 use cairn_types::memory::MemoryKind::{self, Decision, Fact, Todo};
+use cairn_types::memory::{DraftMemory, Replaces};
 use cairn_types::message::{Entry, Role};
 use cairn_types::text::sentences::sentences;
 
@@ -326,7 +326,15 @@ impl Sentence {
 
 fn memory(kind: MemoryKind, text: String, subject: Option<&str>, importance: f64) -> DraftMemory {
     let text = shortened(&text, TEXT_MAX);
-    DraftMemory { kind, text, subject: subject.map(str::to_owned), importance, by: None, said_at: None }
+    DraftMemory {
+        kind,
+        text,
+        subject: subject.map(str::to_owned),
+        importance,
+        by: None,
+        said_at: None,
+        replaces: Replaces::default(),
+    }
 }
 
 /// A word without what could be markup, or turn the text around.

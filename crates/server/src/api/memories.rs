@@ -9,7 +9,7 @@ use cairn_core::store_port::Store as _;
 use cairn_store::MadeAt;
 use cairn_types::event::{Event, MemoryEvent};
 use cairn_types::ids::{AgentId, MemoryId};
-use cairn_types::memory::{Memory, MemoryKind, MemorySave, Reach, Scope, Source, TYPED, mint_id};
+use cairn_types::memory::{Memory, MemoryKind, MemorySave, Reach, Replaces, Scope, Source, TYPED, mint_id};
 use cairn_types::ports::MemoryFilter;
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -143,6 +143,7 @@ pub(super) async fn add(
         },
         sighting: format!("{TYPED}:{}", now.as_nanosecond()),
         explicit: true,
+        replaces: Replaces::default(),
     };
     let fingerprint = save.fingerprint();
     admin.journal(Event::Memory(MemoryEvent::Saved(save))).await?;

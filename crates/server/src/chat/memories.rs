@@ -8,7 +8,8 @@ use cairn_types::command::CommandCall;
 use cairn_types::event::{Event, MemoryEvent, NewRecord};
 use cairn_types::ids::{AgentId, MemoryId};
 use cairn_types::memory::{
-    Memory, MemoryKind, MemorySave, Reach, Scope, Share, Source, TYPED, TYPED_BY_MEMBER, mint_id, subject_of,
+    Memory, MemoryKind, MemorySave, Reach, Replaces, Scope, Share, Source, TYPED, TYPED_BY_MEMBER, mint_id,
+    subject_of,
 };
 use cairn_types::message::Author;
 use cairn_types::people::pairing::PairingStatus;
@@ -91,6 +92,7 @@ impl Runner {
             },
             sighting: format!("{}/command/{}", call.channel, call.message),
             explicit: true,
+            replaces: Replaces::default(),
         };
         let id = mint_id(&save.fingerprint());
         self.journal(vec![Event::Memory(MemoryEvent::Saved(save))]).await?;

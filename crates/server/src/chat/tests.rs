@@ -9,7 +9,7 @@ use cairn_store::StoreOptions;
 use cairn_tools::schema::Schemas;
 use cairn_types::event::{Event, MemoryEvent};
 use cairn_types::ids::ChannelId;
-use cairn_types::memory::{MemoryKind, MemorySave, Reach, Scope, Source};
+use cairn_types::memory::{MemoryKind, MemorySave, Reach, Replaces, Scope, Source};
 use cairn_types::message::{Author, Inbound, Part};
 use cairn_types::ports::{Answer, Progress, Toolset};
 use cairn_types::tool::mcp::pins::Pins;
@@ -381,6 +381,7 @@ async fn nobody_gets_at_the_memories_of_another_by_taking_their_name() {
         },
         sighting: "s".to_owned(),
         explicit: false,
+        replaces: Replaces::default(),
     };
     fixture.chat_commands.journal(vec![Event::Memory(MemoryEvent::Saved(about_bob))]).await.unwrap();
     let taken = Author { name: "Bob".to_owned(), ..ann() };

@@ -522,7 +522,7 @@ mod tests {
     use cairn_core::store_port::Store as _;
     use cairn_types::event::NewRecord;
     use cairn_types::ids::{Generation, TurnId};
-    use cairn_types::memory::{MemoryKind, Reach, Scope, Source};
+    use cairn_types::memory::{MemoryKind, Reach, Replaces, Scope, Source};
     use cairn_types::message::{Entry, Part, Role};
     use jiff::Timestamp;
 
@@ -562,6 +562,7 @@ mod tests {
             source,
             sighting: String::new(),
             explicit: true,
+            replaces: Replaces::default(),
         }
     }
 

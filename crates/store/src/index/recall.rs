@@ -44,6 +44,8 @@ pub(crate) fn recall(
     let ranked = ranked(sources, reads, &asked)?;
     let least = ranked.first().map_or(0.0, |(score, _)| score * FITTING_SHARE);
     let mut recall = Recall::default();
+    // What held once comes behind what holds.
+    let mut past = Vec::new();
     for (score, id) in ranked {
         let takes = score >= least && recall.memories.len() < limit;
         if !takes && recall.near.len() == NEAR_MAX {
@@ -52,12 +54,19 @@ pub(crate) fn recall(
         let is_within = |memory: &Memory| is_within(&asked, memory);
         let Some(memory) = memories::get(reads.db, &id)?.filter(is_within) else { continue };
         let score = (score * 1e3).round() / 1e3;
-        if takes {
+        if takes && memory.superseded_by.is_some() {
+            past.push((memory, score));
+        } else if takes {
             recall.memories.push(memory);
             recall.scores.push(score);
         } else {
             recall.near.push((id, score));
         }
+    }
+    past.truncate(limit - recall.memories.len());
+    for (memory, score) in past {
+        recall.memories.push(memory);
+        recall.scores.push(score);
     }
     Ok(recall)
 }

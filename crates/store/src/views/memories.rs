@@ -4,6 +4,7 @@ use cairn_types::event::{CompactionEvent, Event, MemoryEvent, Record};
 use cairn_types::ids::{AgentId, MemoryId};
 use cairn_types::memory::{Fingerprint, Memory, MemoryChange, MemorySave, Reach, Scope, merge};
 use cairn_types::ports::StoreError;
+use jiff::Timestamp;
 
 use super::changed::ChangedMemory;
 use super::changes::Changes;
@@ -115,7 +116,30 @@ fn save(
     // A forgotten one that comes back has the id that it had.
     let made = (row.made == (record.n, idx) && !entombed).then_some(record.n);
     changes.memories.push(ChangedMemory::made(made, memory));
-    changes.put(Key::memory(&memory.agent, &memory.scope, &memory.id), &row)
+    changes.put(Key::memory(&memory.agent, &memory.scope, &memory.id), &row)?;
+    let until = save.replaces.from.or(save.source.said_at).unwrap_or(record.at);
+    for id in &save.replaces.ids {
+        supersede(changes, record, offset, (id, &row.memory, until))?;
+    }
+    Ok(())
+}
+
+/// A memory of the same agent and scope took the place of another.
+fn supersede(
+    changes: &mut Changes<'_>,
+    record: &Record,
+    offset: Offset,
+    (id, new, until): (&MemoryId, &Memory, Timestamp),
+) -> Result<(), StoreError> {
+    let Some((key, mut row)) = find(changes, id)? else { return Ok(()) };
+    let old = &mut row.memory;
+    if old.id == new.id || (&old.agent, &old.scope) != (&new.agent, &new.scope) {
+        return Ok(());
+    }
+    old.supersede(&new.id, until, record.at);
+    changes.memories.push(ChangedMemory::of(old));
+    trail::add(changes, id, offset, 0)?;
+    changes.put(key, &row)
 }
 
 /// A memory got another text: it is found by the fingerprint of that and of its first one.

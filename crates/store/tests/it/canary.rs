@@ -22,7 +22,9 @@ use cairn_types::event::{
     MessageEvent, NewRecord, Receipt, RunWork, TurnEnd, TurnEvent, TurnOutcome,
 };
 use cairn_types::ids::{Generation, MessageId, OutboxId, Seq, TextId, TurnId};
-use cairn_types::memory::{DraftMemory, MemoryKind, MemorySave, Scope, Source, TYPED_BY_MEMBER, mint_id};
+use cairn_types::memory::{
+    DraftMemory, MemoryKind, MemorySave, Replaces, Scope, Source, TYPED_BY_MEMBER, mint_id,
+};
 use cairn_types::message::{
     Amendment, Artifact, Author, Change, Entry, Part, Pending, Provenance, Role, ToolCall, fingerprint,
     pending_tokens,
@@ -608,6 +610,7 @@ impl World {
             importance: 0.5,
             by: None,
             said_at: None,
+            replaces: Replaces::default(),
         };
         SummaryDraft {
             text: self.plant("summary"),
@@ -692,6 +695,7 @@ impl World {
             },
             sighting: format!("{}/command/{}", self.rooms[room].state.channel, self.n),
             explicit: true,
+            replaces: Replaces::default(),
         };
         let id = mint_id(&save.fingerprint());
         let text = Some(self.plant("save"));

@@ -7,7 +7,7 @@ use cairn_core::store_port::Store as _;
 use cairn_store::Store;
 use cairn_types::event::{Event, MemoryEvent, NewRecord, TurnEnd, TurnEvent, TurnOutcome};
 use cairn_types::ids::{AgentId, MemoryId};
-use cairn_types::memory::{Memory, MemorySave, Reach, Scope, Source, TYPED_BY_MEMBER, mint_id};
+use cairn_types::memory::{Memory, MemorySave, Reach, Replaces, Scope, Source, TYPED_BY_MEMBER, mint_id};
 use cairn_types::message::Author;
 use cairn_types::model::Usage;
 use cairn_types::ports::{MemoryFilter, MemoryTrail, Query};
@@ -47,6 +47,44 @@ async fn the_same_thing_again_is_a_sighting_and_the_same_sighting_counts_once() 
     let found = all(&store).await;
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].sightings, 2);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn what_another_takes_the_place_of_is_past_and_holds_again_when_it_is_said_again() {
+    let (dir, store) = opened();
+    save(&store, vec![memory("The stand-up is at 9:30", "a"), memory("The stand-up is in the hut", "b")])
+        .await;
+    let old = all(&store).await[0].id.clone();
+    let replaces = Replaces { ids: vec![old.clone(), "m-unknown".into()], from: Some(at(86_400)) };
+    save(&store, vec![MemorySave { replaces, ..memory("The stand-up is at 10:00", "c") }]).await;
+    let new = all(&store).await[2].id.clone();
+    let past = store.memory(&old).await.unwrap().unwrap();
+    assert_eq!((past.superseded_by, past.until), (Some(new.clone()), Some(at(86_400))));
+    let recalled = |store: &Store| {
+        let store = store.clone();
+        async move {
+            let reach = [Reach::Scope(scope())];
+            let recall =
+                store.recall(&"main".into(), &reach, "When is the stand-up at 9:30 or 10:00?", 6).await;
+            recall.unwrap().memories.into_iter().map(|memory| memory.text).collect::<Vec<_>>()
+        }
+    };
+    assert_eq!(recalled(&store).await.last().unwrap(), "The stand-up is at 9:30", "behind what holds");
+    let elsewhere = Scope::Chat { platform: "local".to_owned(), chat: "other".to_owned() };
+    let replaces = Replaces { ids: vec![new.clone()], from: None };
+    save(&store, vec![MemorySave { replaces, scope: elsewhere, ..memory("There is no stand-up", "d") }])
+        .await;
+    assert_eq!(store.memory(&new).await.unwrap().unwrap().until, None, "another chat changes nothing here");
+    let replaces = Replaces { ids: vec![new.clone()], from: None };
+    save(&store, vec![MemorySave { replaces, ..memory("The stand-up is at 9:30", "e") }]).await;
+    store.close().await;
+    fs::remove_dir_all(dir.path().join("views")).unwrap();
+    let store = open(dir.path());
+    let (first, second) =
+        (store.memory(&old).await.unwrap().unwrap(), store.memory(&new).await.unwrap().unwrap());
+    assert_eq!((first.superseded_by, first.until), (None, None), "it holds again, by a replay, too");
+    assert_eq!(second.superseded_by, Some(old));
     store.close().await;
 }
 

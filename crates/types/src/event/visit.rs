@@ -16,7 +16,7 @@ use super::{
     TurnEnd, TurnEvent, TurnOutcome,
 };
 use crate::ids::{ChannelId, MemoryId, MessageId, OutboxId};
-use crate::memory::{DraftMemory, MemorySave, Scope, Source};
+use crate::memory::{DraftMemory, MemorySave, Replaces, Scope, Source};
 use crate::message::{
     Artifact, Author, Entry, Part, Pending, Provenance, ToolCall, entry_tokens, fingerprint, pending_tokens,
 };
@@ -98,10 +98,11 @@ pub trait Visit {
 
     /// Memories that a run has found and not saved yet.
     fn drafts(&mut self, drafts: &mut Vec<DraftMemory>) -> bool {
-        each(drafts, |DraftMemory { kind: _, text, subject, importance: _, by, said_at: _ }| {
+        each(drafts, |DraftMemory { kind: _, text, subject, importance: _, by, said_at: _, replaces }| {
             self.words(text, Kind::Memory)
                 | self.option(subject, Kind::Memory)
                 | each(by, |by| self.author(by))
+                | each(&mut replaces.ids, |id| self.memory(id))
         })
     }
 
@@ -503,12 +504,14 @@ fn save<V: Visit>(v: &mut V, save: &mut MemorySave) -> bool {
         source: Source { channel, from_seq: _, to_seq: _, summary: _, model: _, by, said_at: _ },
         sighting,
         explicit: _,
+        replaces: Replaces { ids, from: _ },
     } = save;
     v.words(text, Kind::Memory)
         | v.option(subject, Kind::Memory)
         | v.sighting(sighting, channel.as_ref())
         | each(channel, |channel| v.channel(channel))
         | each(by, |by| v.author(by))
+        | each(ids, |id| v.memory(id))
         | match scope {
             Scope::Agent => false,
             Scope::Chat { platform, chat: id } | Scope::User { platform, user: id } => v.bare(platform, id),

@@ -112,6 +112,11 @@ pub fn merge(
     if memory.source.by.is_none() && !memory.source.is_typed() {
         memory.source.by.clone_from(&save.source.by);
     }
+    if memory.superseded_by.take().is_some() {
+        // It is said again, so it holds again.
+        (memory.until, memory.updated_at) = (None, at);
+        memory.source.said_at = save.source.said_at.or(Some(at));
+    }
     let importance = within_unit(save.importance);
     if importance > memory.importance {
         memory.importance = importance;
@@ -140,6 +145,7 @@ fn created(forgotten: Option<&Memory>, save: &MemorySave, at: Timestamp) -> Memo
         recalled_at: None,
         uses: 0,
         superseded_by: None,
+        until: None,
     }
 }
 
@@ -153,7 +159,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::memory::MemoryKind;
+    use crate::memory::{MemoryKind, Replaces};
 
     fn chat(name: &str) -> Scope {
         Scope::Chat { platform: "local".to_owned(), chat: name.to_owned() }
@@ -206,6 +212,7 @@ mod tests {
             source: crate::testing::source(None, "rules"),
             sighting: "main/local/room:s1:0".to_owned(),
             explicit,
+            replaces: Replaces::default(),
         }
     }
 

@@ -131,10 +131,19 @@ pub struct Memory {
     pub recalled_at: Option<Timestamp>,
     /// How often it was put into a window.
     pub uses: u32,
+    /// The memory that took its place. Its own text held until then.
     pub superseded_by: Option<MemoryId>,
+    /// Until when it held, where another took its place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
 }
 
 impl Memory {
+    /// Marks that another memory took its place.
+    pub fn supersede(&mut self, by: &MemoryId, until: Timestamp, at: Timestamp) {
+        (self.superseded_by, self.until, self.updated_at) = (Some(by.clone()), Some(until), at);
+    }
+
     /// When it was said; if that is unknown, when it was saved.
     pub fn said_at(&self) -> Timestamp {
         self.source.said_at.unwrap_or(self.created_at)
@@ -158,6 +167,23 @@ pub struct MemorySave {
     /// A person explicitly asked to save it. This lifts a tombstone, which an automatic save does not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub explicit: bool,
+    #[serde(default, skip_serializing_if = "Replaces::is_nothing")]
+    pub replaces: Replaces,
+}
+
+/// The memories that do not hold any more since another one is saved.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replaces {
+    pub ids: Vec<MemoryId>,
+    /// Since when the new one holds; `None`: since it was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<Timestamp>,
+}
+
+impl Replaces {
+    pub fn is_nothing(&self) -> bool {
+        self.ids.is_empty() && self.from.is_none()
+    }
 }
 
 /// A memory as a run or a tool call proposes it, before scope and source are filled in by the channel.
@@ -174,6 +200,8 @@ pub struct DraftMemory {
     /// When it was said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub said_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Replaces::is_nothing")]
+    pub replaces: Replaces,
 }
 
 /// A part of an entry that was quoted at the end of a window. It has no words: they are read where the entry is.

@@ -1,5 +1,6 @@
 //! Which messages a memory most likely comes from: those of its range that share the most words with it.
 
+use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ pub struct LikelySource {
 const CHANCE: usize = 1;
 
 /// The `most` entries that share the most words with the memory, best first. Among equals, people's messages come before
-/// others, and earlier entries before later ones. An entry that shares a single word counts only if the memory has at most
+/// others, and later entries before earlier ones. An entry that shares a single word counts only if the memory has at most
 /// two.
 pub fn likely_sources(memory: &str, entries: &[Arc<Entry>], most: usize) -> Vec<LikelySource> {
     let mut found = ranked(memory, &worded(entries));
@@ -56,7 +57,9 @@ fn ranked(memory: &str, entries: &[(&Arc<Entry>, HashSet<String>)]) -> Vec<Likel
         LikelySource { entry: Arc::clone(entry), shared }
     });
     let mut found: Vec<LikelySource> = found.filter(|found| found.shared > least).collect();
-    found.sort_by_key(|found| (usize::MAX - found.shared, found.entry.role != Role::User, found.entry.seq));
+    found.sort_by_key(|found| {
+        (usize::MAX - found.shared, found.entry.role != Role::User, Reverse(found.entry.seq))
+    });
     found
 }
 
@@ -66,7 +69,7 @@ mod tests {
 
     use super::*;
     use crate::ids::{Generation, Seq};
-    use crate::memory::{MemoryKind, credit};
+    use crate::memory::{MemoryKind, Replaces, credit};
     use crate::message::{Author, Part};
 
     #[rstest]
@@ -82,8 +85,15 @@ mod tests {
             on(2, 2, "ben", "and I sail to the islands"),
         ];
         let (kind, text) = (MemoryKind::Fact, text.to_owned());
-        let mut memories =
-            [DraftMemory { kind, text, subject: None, importance: 0.5, by: None, said_at: None }];
+        let mut memories = [DraftMemory {
+            kind,
+            text,
+            subject: None,
+            importance: 0.5,
+            by: None,
+            said_at: None,
+            replaces: Replaces::default(),
+        }];
         credit(&mut memories, &entries);
         let said_at = memories[0].said_at.map(|at| at.as_second() / 86_400);
         assert_eq!(said_at, day);

@@ -84,10 +84,10 @@ impl Memory {
         }
     }
 
-    /// The name or id of the person who typed it in a chat; `None` for an operator.
+    /// The name or id of the person who said it, where that is known; `None` for what an operator typed.
     pub fn said_by(&self) -> Option<&str> {
         match &self.source.by {
-            Some(by) => self.source.is_of_member().then_some(&by.name),
+            Some(by) => (self.trust() != Trust::Operator).then_some(&by.name),
             None => self.speaker(),
         }
     }
@@ -162,7 +162,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::memory::{MemoryKind, Source, TYPED_BY_MEMBER};
+    use crate::memory::{MemoryKind, Replaces, Source, TYPED_BY_MEMBER};
     use crate::message::Provenance;
     use crate::testing;
 
@@ -209,7 +209,15 @@ mod tests {
     fn draft(subject: &str, text: &str) -> DraftMemory {
         let subject = Some(subject.to_owned());
         let (kind, text) = (MemoryKind::Fact, text.to_owned());
-        DraftMemory { kind, text, subject, importance: 0.5, by: None, said_at: None }
+        DraftMemory {
+            kind,
+            text,
+            subject,
+            importance: 0.5,
+            by: None,
+            said_at: None,
+            replaces: Replaces::default(),
+        }
     }
 
     #[rstest]

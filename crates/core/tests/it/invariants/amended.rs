@@ -5,7 +5,7 @@ use cairn_core::conversation::{EntryPlace, UndoError};
 use cairn_core::window::{LookupTools, marker_text, measure};
 use cairn_types::event::{CompactionEvent, Event, MessageEvent};
 use cairn_types::ids::Seq;
-use cairn_types::memory::{DraftMemory, MemoryKind, Scope};
+use cairn_types::memory::{DraftMemory, MemoryKind, Replaces, Scope};
 use cairn_types::message::{DELETED_TEXT, Part};
 
 use crate::invariants::sim::Sim;
@@ -258,7 +258,15 @@ fn what_a_run_learns_in_a_private_chat_is_the_persons_own() {
     let run = sim.conversation.run.clone().unwrap();
     let (kind, text) = (MemoryKind::Preference, "Ana likes tea.".to_owned());
     let said_at = Some(sim.now - jiff::SignedDuration::from_hours(720));
-    let memory = DraftMemory { kind, text, subject: None, importance: 0.5, by: None, said_at };
+    let memory = DraftMemory {
+        kind,
+        text,
+        subject: None,
+        importance: 0.5,
+        by: None,
+        said_at,
+        replaces: Replaces::default(),
+    };
     let draft = compaction::SummaryDraft { memories: vec![memory], ..Sim::draft("Tea.") };
     let events = compaction::commit(&sim.conversation, &sim.agent, &run.id, draft, sim.now).unwrap();
     let Event::Compaction(CompactionEvent::RunEnded(end)) = &events[0] else { panic!("no end") };

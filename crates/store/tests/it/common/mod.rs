@@ -14,7 +14,7 @@ use cairn_types::event::{
     TurnEnd, TurnEvent, TurnOutcome,
 };
 use cairn_types::ids::{AgentId, ChannelId, MessageId, RunId, Seq, SummaryId, TurnId};
-use cairn_types::memory::{MemoryKind, MemorySave, Scope, Source};
+use cairn_types::memory::{MemoryKind, MemorySave, Replaces, Scope, Source};
 use cairn_types::message::{Artifact, Author, Entry, Part, Pending, Role};
 use cairn_types::model::Usage;
 use cairn_types::ports::{Query, StoreError};
@@ -312,6 +312,7 @@ pub(crate) fn memory(text: &str, sighting: &str) -> MemorySave {
         },
         sighting: sighting.to_owned(),
         explicit: false,
+        replaces: Replaces::default(),
     }
 }
 

@@ -1,0 +1,72 @@
+//! What a save of a memory is checked against, and what the model is told of memories near it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_core::memory::{NEAR_TOLD, may_replace, near, saved_text};
+use cairn_types::memory::{DraftMemory, Fingerprint, Reach, Scope, mint_id};
+use cairn_types::message::Entry;
+
+use crate::handle::ChannelHandle;
+use crate::ports::Ports;
+
+/// Longest that a save waits for memories near it.
+const NEAR_LIMIT: Duration = Duration::from_secs(2);
+
+pub(crate) struct Saving {
+    ports: Arc<Ports>,
+    handle: Arc<ChannelHandle>,
+    scope: Scope,
+    /// Ids of whom the memory may come from.
+    people: BTreeSet<String>,
+}
+
+impl Saving {
+    /// `said`: the entries that the memory may come from.
+    pub(crate) fn new<'e>(
+        ports: &Arc<Ports>,
+        handle: &Arc<ChannelHandle>,
+        said: impl IntoIterator<Item = &'e Arc<Entry>>,
+    ) -> Self {
+        let scope =
+            handle.read(|conversation| Scope::learnt_in(&handle.id, conversation.direct_with.as_deref()));
+        let own = |entry: &&Arc<Entry>| entry.provenance.is_empty();
+        let authors = said.into_iter().filter(own).filter_map(|entry| entry.author.as_ref());
+        let people = authors.map(|author| author.id.clone()).collect();
+        Self { ports: Arc::clone(ports), handle: Arc::clone(handle), scope, people }
+    }
+
+    /// Whether the memories whose place it takes are there, and may be put in the past.
+    ///
+    /// # Errors
+    /// Why not, for the model.
+    pub(crate) async fn check(&self, draft: &DraftMemory) -> Result<(), String> {
+        for id in &draft.replaces.ids {
+            let old = self.ports.store.memory(id).await.map_err(|error| error.to_string())?;
+            let is_here = |agent, scope| agent == self.handle.id.agent() && scope == self.scope;
+            let old = old.filter(|old| is_here(old.agent.clone(), old.scope.clone()));
+            let old = old.ok_or_else(|| format!("`replaces`: there is no memory {id} of this chat"))?;
+            may_replace(&old, &self.people)?;
+        }
+        Ok(())
+    }
+
+    /// What the model is told of a memory that is saved.
+    pub(crate) async fn told(&self, draft: &DraftMemory) -> String {
+        let agent = self.handle.id.agent();
+        let reach = [Reach::Scope(self.scope.clone())];
+        let question = format!("{} {}", draft.subject.as_deref().unwrap_or_default(), draft.text);
+        let id = mint_id(&Fingerprint::of(&agent, &self.scope, &draft.text));
+        // Some of those that are found are not near it.
+        let found = self.ports.store.recall(&agent, &reach, &question, 4 * NEAR_TOLD);
+        match tokio::time::timeout(NEAR_LIMIT, found).await {
+            Ok(Ok(found)) => saved_text(&near(draft, &id, &found.memories)),
+            Ok(Err(error)) => {
+                tracing::debug!(channel = %self.handle.id, %error, "memories near a new one cannot be read");
+                saved_text(&[])
+            }
+            Err(_) => saved_text(&[]),
+        }
+    }
+}
