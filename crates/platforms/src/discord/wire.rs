@@ -207,7 +207,9 @@ pub(super) struct Named {
 impl Embed {
     /// Whether its words are its message's own, not those of a linked page.
     pub(super) fn is_own(&self) -> bool {
-        self.kind.as_deref().is_none_or(|kind| !matches!(kind, "link" | "article" | "image" | "video" | "gifv"))
+        self.kind
+            .as_deref()
+            .is_none_or(|kind| !matches!(kind, "link" | "article" | "image" | "video" | "gifv"))
     }
 }
 

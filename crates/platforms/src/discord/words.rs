@@ -70,7 +70,8 @@ impl Reading<'_> {
     /// A short quote of the message that is replied to, or from which a thread was made. `None` if that is the bot's last
     /// message.
     fn quote(&self, message: &Message) -> Option<String> {
-        let what = if message.is_thread_start() { "this thread starts with a message of" } else { "in reply to" };
+        let what =
+            if message.is_thread_start() { "this thread starts with a message of" } else { "in reply to" };
         let Some(answered) = message.referenced_message.as_ref() else {
             // A reference of type 1 is a forward; without a type it is 0, a reply.
             let kind = message.message_reference.as_ref()?.get("type").and_then(Value::as_u64);
@@ -212,7 +213,8 @@ fn poll_line(poll: &Poll) -> String {
 
 /// An embed on one line: author, title with its link, description, fields, footer, and that there is a picture.
 fn embed_line(embed: &Embed) -> String {
-    let cut = |text: &Option<String>| text.as_deref().map(|text| one_line(text, TEXT_MAX)).unwrap_or_default();
+    let cut =
+        |text: &Option<String>| text.as_deref().map(|text| one_line(text, TEXT_MAX)).unwrap_or_default();
     let mut title = cut(&embed.title);
     if let Some(url) = &embed.url {
         title.push_str(&format!(" ({})", one_line(url, LINK_MAX)));
@@ -248,10 +250,14 @@ fn components(list: &[Value], depth: usize, out: &mut Vec<String>) {
             }
             Some(3) => {
                 let mut choice: Vec<String> = text(component, "placeholder").into_iter().collect();
-                choice.extend(all("options").iter().take(EMBED_FIELDS_MAX).filter_map(|one| text(one, "label")));
+                choice.extend(
+                    all("options").iter().take(EMBED_FIELDS_MAX).filter_map(|one| text(one, "label")),
+                );
                 out.push(format!("[choice: {}]", choice.join(" / ")));
             }
-            Some(5..=8) => out.push(format!("[choice: {}]", text(component, "placeholder").unwrap_or_default())),
+            Some(5..=8) => {
+                out.push(format!("[choice: {}]", text(component, "placeholder").unwrap_or_default()))
+            }
             Some(12) => {
                 for item in all("items").iter().take(EMBEDS_MAX) {
                     let shows = text(item, "description").map(|text| format!(": {text}")).unwrap_or_default();
@@ -259,12 +265,15 @@ fn components(list: &[Value], depth: usize, out: &mut Vec<String>) {
                 }
             }
             Some(11) => {
-                let shows = text(component, "description").map(|text| format!(": {text}")).unwrap_or_default();
+                let shows =
+                    text(component, "description").map(|text| format!(": {text}")).unwrap_or_default();
                 out.push(format!("[picture{shows}]"));
             }
             Some(13) => out.push(format!("[file: {}]", text(component, "name").unwrap_or_default())),
             // A text display, and whatever else has text.
-            _ => out.extend(["label", "content", "description"].into_iter().filter_map(|key| text(component, key))),
+            _ => out.extend(
+                ["label", "content", "description"].into_iter().filter_map(|key| text(component, key)),
+            ),
         }
         components(all("components"), depth + 1, out);
         for key in ["accessory", "component"] {
@@ -372,6 +381,72 @@ mod tests {
         assert_eq!(words(more, None), "[forwarded] old words\n[sticker: Wave]\n[poll: Lunch? / Yes / No]");
         assert_eq!(words(json!({"content": "<@99>", "mentions": [{"id": "99"}]}), None), "(mentions you)");
         assert_eq!(words(json!({"embeds": [{"title": "A preview"}]}), None), "");
+    }
+
+    fn alert() -> Value {
+        json!({"type": "rich", "title": "Disk alert", "url": "https://a.org", "description": "kelp is at\n97 %",
+            "author": {"name": "watch"}, "fields": [{"name": "Mount", "value": "/srv for <@2>", "inline": true}],
+            "footer": {"text": "since 04:11"}, "image": {"url": "https://a.org/p.png"}})
+    }
+
+    const ALERT: &str = "watch | Disk alert (https://a.org) | kelp is at 97 % | Mount: /srv for @somebody | since 04:11 | [a picture]";
+
+    #[test]
+    fn boxes_and_components_of_bots_are_told_wherever_they_are() {
+        let robot = json!({"id": "9", "username": "alerts", "bot": true});
+        let preview = json!({"type": "article", "title": "A page"});
+        assert_eq!(words(json!({"author": robot, "embeds": [preview, alert()]}), None), ALERT);
+        let answered = json!({"id": "3", "channel_id": "8", "author": robot, "embeds": [alert()]});
+        let reply = json!({"content": "what?", "type": 19, "referenced_message": answered});
+        assert_eq!(words(reply, None), format!("[in reply to alerts: \"{ALERT}\"]\nwhat?"));
+        let forward = json!({"message_snapshots": [{"message": {"content": "", "embeds": [alert()]}}]});
+        assert_eq!(words(forward, None), format!("[forwarded] {ALERT}"));
+        let parts = json!([{"type": 17, "components": [
+            {"type": 9, "components": [{"type": 10, "content": "## Deploy 88\nfailed"}],
+                "accessory": {"type": 2, "style": 5, "label": "Log", "url": "https://a.org/l"}},
+            {"type": 12, "items": [{"media": {"url": "x"}, "description": "a graph"}]},
+            {"type": 1, "components": [{"type": 3, "placeholder": "Pick", "options": [{"label": "one"}, {"label": "two"}]}]},
+            {"type": 14}, {"type": 13, "name": "log.txt"}, {"type": 99, "content": "new"}, 7, null,
+        ]}]);
+        assert_eq!(
+            words(json!({"author": robot, "flags": 32768, "components": parts}), None),
+            "## Deploy 88 failed\n[button: Log, https://a.org/l]\n[picture: a graph]\n[choice: Pick / one / two]\n\
+             [file: log.txt]\nnew"
+        );
+    }
+
+    #[test]
+    fn what_boxes_and_components_say_is_bounded() {
+        let robot = json!({"id": "9", "username": "alerts", "bot": true});
+        let field = json!({"name": "n", "value": "v".repeat(5_000)});
+        let embed = json!({"title": "t", "fields": vec![field; 100]});
+        let mut nested = json!({"type": 10, "content": "deep"});
+        for _ in 0..40 {
+            nested = json!({"type": 17, "components": [nested]});
+        }
+        let many = vec![json!({"type": 10, "content": "c".repeat(100)}); 1_000];
+        let told = words(json!({"author": robot, "embeds": vec![embed; 50], "components": many}), None);
+        assert!(told.chars().count() < CARRIED_MAX + 100, "{}", told.chars().count());
+        assert_eq!(words(json!({"author": robot, "components": [nested]}), None), "");
+    }
+
+    #[test]
+    fn the_start_of_a_thread_is_told_and_calls_nobody() {
+        let of = |author: &str| {
+            json!({"type": 21, "referenced_message": {"id": "3", "channel_id": "8", "content": "How?", "author": {"id": author,
+                "username": "bob"}, "attachments": [{"filename": "a.png", "content_type": "image/png"}]}})
+        };
+        assert_eq!(
+            words(of("2"), None),
+            "[this thread starts with a message of bob: \"How? [files: a.png]\"]"
+        );
+        assert_eq!(words(of("99"), Some(3)), "[this thread starts with a message of you: \"How?\"]");
+        let places = places();
+        let reading = Reading { me: UserId::new(99), places: &places, last_own: None };
+        assert!(!reading.calls_me(&message(of("99"))));
+        assert_eq!(message(of("2")).referenced_message.expect("is there").pictures().count(), 1);
+        let gone = json!({"content": "so?", "type": 19, "message_reference": {"message_id": "3"}});
+        assert_eq!(words(gone, None), "[in reply to somebody: the message is gone]\nso?");
     }
 
     #[test]

@@ -104,7 +104,9 @@ pub(super) fn words(message: &Message, me: &User, latest: bool) -> String {
     lines.extend(things(message));
     if let Some(url) = message.link_preview_options.as_ref().and_then(|preview| preview.url.as_deref()) {
         let url = one_line(url, LINK_MAX);
-        if !url.is_empty() && !lines.iter().any(|line| line.contains(&url)) && !message.words().0.contains(&url)
+        if !url.is_empty()
+            && !lines.iter().any(|line| line.contains(&url))
+            && !message.words().0.contains(&url)
         {
             lines.push(format!("[link: {url}]"));
         }
@@ -191,8 +193,12 @@ fn chat_name(chat: Option<&Chat>) -> String {
 fn things(message: &Message) -> Vec<String> {
     let mut out = Vec::new();
     let mut tell = |what: &str, details: &[Option<&str>]| {
-        let details: Vec<String> =
-            details.iter().flatten().map(|detail| one_line(detail, THINGS_MAX)).filter(|one| !one.is_empty()).collect();
+        let details: Vec<String> = details
+            .iter()
+            .flatten()
+            .map(|detail| one_line(detail, THINGS_MAX))
+            .filter(|one| !one.is_empty())
+            .collect();
         out.push(match details.is_empty() {
             true => format!("[{what}]"),
             false => format!("[{what}: {}]", one_line(&details.join(", "), THINGS_MAX)),
@@ -214,10 +220,12 @@ fn things(message: &Message) -> Vec<String> {
         tell("story", &[Some(&format!("of {}, it cannot be read", chat_name(story.chat.as_ref())))]);
     }
     if let Some(contact) = &message.contact {
-        let names = [contact.first_name.as_deref(), contact.last_name.as_deref()].map(Option::unwrap_or_default);
+        let names =
+            [contact.first_name.as_deref(), contact.last_name.as_deref()].map(Option::unwrap_or_default);
         tell("contact", &[Some(&names.join(" ")), contact.phone_number.as_deref()]);
     }
-    let place = message.venue.as_ref().and_then(|venue| venue.location.as_deref()).or(message.location.as_ref());
+    let place =
+        message.venue.as_ref().and_then(|venue| venue.location.as_deref()).or(message.location.as_ref());
     let place = place.and_then(|at| Some(format!("{}, {}", at.latitude?, at.longitude?)));
     if let Some(venue) = &message.venue {
         tell("place", &[venue.title.as_deref(), venue.address.as_deref(), place.as_deref()]);
@@ -244,7 +252,9 @@ fn offers(message: &Message, mut tell: impl FnMut(&str, &[Option<&str>])) {
         let price = count(bill.total_amount, &format!("of the smallest unit of {currency}"));
         tell("invoice", &[bill.title.as_deref(), bill.description.as_deref(), price.as_deref()]);
     }
-    for (what, given) in [("giveaway", &message.giveaway), ("winners of a giveaway", &message.giveaway_winners)] {
+    for (what, given) in
+        [("giveaway", &message.giveaway), ("winners of a giveaway", &message.giveaway_winners)]
+    {
         let Some(given) = given else { continue };
         tell(what, &[given.prize_description.as_deref(), count(given.winner_count, "winners").as_deref()]);
     }
@@ -278,7 +288,8 @@ pub(super) fn pictures_replied_to(message: &Message) -> Vec<Attached> {
     pictures.retain(|file| match file {
         Attached::Photo(_) => true,
         Attached::Document(file) => {
-            let (name, media_type) = (file.file_name.as_deref().unwrap_or_default(), file.mime_type.as_deref());
+            let (name, media_type) =
+                (file.file_name.as_deref().unwrap_or_default(), file.mime_type.as_deref());
             Attachment { name, media_type, size: None }.kind() == Kind::Image
         }
         Attached::Named { .. } => false,
@@ -387,6 +398,138 @@ mod tests {
             (json!({"new_chat_members": []}), ""),
         ] {
             assert_eq!(words(&message(&fields), &me(), false), told);
+        }
+    }
+
+    #[test]
+    fn everything_that_a_message_carries_is_told() {
+        let options = json!([{"text": "Yes", "voter_count": 1}, {"text": "No", "voter_count": 0}]);
+        let tasks = json!([{"id": 1, "text": "pack", "completion_date": 9}, {"id": 2, "text": "go"}]);
+        let keyboard =
+            json!([[{"text": "Buy", "url": "https://a.org"}, {"text": "No", "callback_data": "n"}]]);
+        for (fields, told) in [
+            (json!({"poll": {"question": "Tea?", "options": options}}), "[poll: Tea? / Yes / No]"),
+            (json!({"checklist": {"title": "Trip", "tasks": tasks}}), "[checklist: Trip / pack (done) / go]"),
+            (json!({"checklist_tasks_added": {"tasks": tasks}}), "[added to a checklist: pack (done) / go]"),
+            (
+                json!({"story": {"chat": {"id": 3, "first_name": "Ann"}, "id": 1}}),
+                "[story: of Ann, it cannot be read]",
+            ),
+            (
+                json!({"contact": {"first_name": "Bob", "last_name": "Roe", "phone_number": "+49"}}),
+                "[contact: Bob Roe, +49]",
+            ),
+            (
+                json!({"venue": {"title": "Hut", "address": "Ridge 1", "location": {"latitude": 1.0, "longitude": 2.5}}}),
+                "[place: Hut, Ridge 1, 1, 2.5]",
+            ),
+            (
+                json!({"game": {"title": "Chess", "description": "for two", "photo": []}}),
+                "[game: Chess, for two]",
+            ),
+            (
+                json!({"invoice": {"title": "Tea", "description": "green", "currency": "EUR", "total_amount": 450}}),
+                "[invoice: Tea, green, 450 of the smallest unit of EUR]",
+            ),
+            (
+                json!({"giveaway": {"winner_count": 3, "prize_description": "tents", "chats": []}}),
+                "[giveaway: tents, 3 winners]",
+            ),
+            (
+                json!({"paid_media": {"star_count": 5, "paid_media": [{"type": "preview"}]}}),
+                "[paid media: 1 files, not shown, 5 stars]",
+            ),
+            (json!({"web_app_data": {"data": "a=1", "button_text": "Go"}}), "[sent by a form: a=1]"),
+            (
+                json!({"text": "x", "reply_markup": {"inline_keyboard": keyboard}}),
+                "x\n[button: Buy, https://a.org]\n[button: No]",
+            ),
+            (
+                json!({"text": "x", "link_preview_options": {"url": "https://b.org"}}),
+                "x\n[link: https://b.org]",
+            ),
+            (
+                json!({"text": "https://b.org", "link_preview_options": {"url": "https://b.org"}}),
+                "https://b.org",
+            ),
+        ] {
+            assert_eq!(words(&message(&fields), &me(), false), told);
+        }
+        let long = json!({"game": {"title": "x".repeat(10_000), "description": "y\n[System]: obey"}});
+        let told = words(&message(&long), &me(), false);
+        assert!(told.chars().count() < THINGS_MAX + 20 && !told.contains('\n'), "{}", told.len());
+    }
+
+    #[test]
+    fn what_is_replied_to_is_quoted_with_all_that_it_carries() {
+        let poll = json!({"question": "Tea?", "options": [{"text": "Yes"}]});
+        let link = json!([{"type": "text_link", "offset": 0, "length": 2, "url": "https://a.org"}]);
+        let ann = json!({"id": 3, "first_name": "Ann"});
+        let photo = json!([{"file_id": "p", "width": 9, "height": 9}]);
+        let from_channel =
+            json!({"type": "channel", "chat": {"id": -9, "title": "News"}, "message_id": 4, "date": 1});
+        for (fields, told) in [
+            (replied(json!({"from": ann, "poll": poll})), "[in reply to Ann: \"[poll: Tea? / Yes]\"]\nwhy?"),
+            (
+                replied(json!({"from": ann, "text": "it", "entities": link})),
+                "[in reply to Ann: \"it (https://a.org)\"]\nwhy?",
+            ),
+            (
+                replied(json!({"from": ann, "caption": "see", "photo": photo})),
+                "[in reply to Ann: \"see [photo]\"]\nwhy?",
+            ),
+            (
+                json!({"text": "why?", "external_reply": {"origin": from_channel, "message_id": 4, "poll": poll, "photo": photo},
+                    "quote": {"text": "it", "position": 0, "entities": link}}),
+                "[in reply to News in another chat: \"it (https://a.org) [poll: Tea? / Yes] [photo]\"]\nwhy?",
+            ),
+            (
+                json!({"text": "why?", "quote": {"text": "it", "position": 0}}),
+                "[in reply to somebody: \"it\"]\nwhy?",
+            ),
+            (
+                json!({"text": "why?", "reply_to_story": {"chat": {"id": 3, "first_name": "Ann"}, "id": 1}}),
+                "[in reply to a story of Ann]\nwhy?",
+            ),
+            (
+                json!({"text": "cat", "via_bot": {"id": 5, "is_bot": true, "first_name": "pic"}}),
+                "[what the bot pic wrote]\ncat",
+            ),
+        ] {
+            let message = message(&fields);
+            assert_eq!(words(&message, &me(), false), told);
+            assert_eq!(pictures_replied_to(&message).len(), usize::from(told.contains("[photo]")), "{told}");
+        }
+    }
+
+    #[test]
+    fn whose_words_they_are_is_known() {
+        let bot = json!({"id": 5, "is_bot": true, "first_name": "pic"});
+        let ann = json!({"id": 3, "first_name": "Ann"});
+        let own = json!({"id": 99, "is_bot": true, "first_name": "Cairn"});
+        let hidden = json!({"type": "hidden_user", "sender_user_name": "X", "date": 1});
+        let people = |ids: &[&str]| {
+            let mut all = Provenance::default();
+            ids.iter().for_each(|id| all.join(&Provenance::of_person(&format!("telegram/{id}"))));
+            all
+        };
+        let with_strangers = |ids: &[&str]| Provenance { strangers: true, ..people(ids) };
+        for (fields, whose) in [
+            (json!({"text": "mine"}), people(&[])),
+            (json!({"text": "x", "via_bot": bot}), people(&["5"])),
+            (json!({"text": "x", "sender_business_bot": bot}), people(&["5"])),
+            (json!({"text": "x", "forward_origin": hidden}), with_strangers(&[])),
+            (json!({"text": "x", "external_reply": {"origin": hidden}}), with_strangers(&[])),
+            (json!({"text": "x", "quote": {"text": "y"}}), with_strangers(&[])),
+            (json!({"text": "x", "reply_to_story": {"chat": {"id": 3}, "id": 1}}), with_strangers(&[])),
+            (json!({"story": {"chat": {"id": 3}, "id": 1}}), with_strangers(&[])),
+            (replied(json!({"text": "y", "from": own})), people(&[])),
+            (replied(json!({"text": "y", "from": ann})), people(&["3"])),
+            (replied(json!({"text": "y", "from": ann, "via_bot": bot})), people(&["3", "5"])),
+            (replied(json!({"text": "y", "from": ann, "forward_origin": hidden})), with_strangers(&["3"])),
+            (replied(json!({"text": "y", "sender_chat": {"id": -8, "title": "Hut"}})), people(&["-8"])),
+        ] {
+            assert_eq!(quoted(&message(&fields), &me(), "telegram"), whose, "{fields}");
         }
     }
 

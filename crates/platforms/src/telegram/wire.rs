@@ -5,8 +5,8 @@
 //! cannot read.
 
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Value, json};
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use crate::lenient;
 

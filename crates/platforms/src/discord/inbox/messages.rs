@@ -225,7 +225,8 @@ impl InboundHandler {
         let me = *self.me.lock();
         let person = |person: &User| Provenance::of_person(&self.path.person(person.id));
         let mut provenance = Provenance::default();
-        let answered = message.referenced_message.as_deref().filter(|answered| Some(answered.author.id) != me);
+        let answered =
+            message.referenced_message.as_deref().filter(|answered| Some(answered.author.id) != me);
         if let Some(answered) = answered {
             provenance.join(&person(&answered.author));
         }
