@@ -255,7 +255,12 @@ async fn a_picture_for_a_model_that_takes_none_is_named() {
 
 #[tokio::test]
 async fn what_bots_show_in_boxes_is_heard_and_quoted_with_its_picture() {
-    let (discord, runtime, _running) = start().await;
+    let (discord, runtime) = (discord().await, Runtime::new());
+    let mut settings = settings(&discord);
+    settings.chat.access.bots = true;
+    settings.chat.images = ["main".into()].into();
+    let _running = Running::start(settings, &runtime);
+    discord.wait_ready().await;
     let alert =
         json!({"type": "rich", "title": "Disk alert", "fields": [{"name": "Mount", "value": "/srv/otter"}]});
     let png = b"\x89PNG\r\n\x1a\nrest".to_vec();
