@@ -278,7 +278,7 @@ async fn what_bots_show_in_boxes_is_heard_and_quoted_with_its_picture() {
         .components(vec![json!({"type": 17, "components": [text]})])
         .send();
     let taken = runtime.wait_taken(3).await;
-    assert_eq!(words(&taken[0]), "Disk alert | Mount: /srv/otter");
+    assert_eq!(words(&taken[0]), "Disk alert | Mount: /srv/otter\n[image: graph.png]");
     let asked = words(&taken[1]);
     assert!(asked.contains("\"Disk alert | Mount: /srv/otter [files: graph.png]\"]"), "{asked}");
     assert!(matches!(taken[1].parts.last(), Some(Part::Image { .. })), "{:?}", taken[1].parts);
