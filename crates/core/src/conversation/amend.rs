@@ -76,7 +76,8 @@ fn edited(
         parts: vec![Part::text(correction_note(&before))],
         addressed: false,
         direct: conversation.direct_with.as_ref() == Some(&author.id),
-        provenance: cairn_types::message::Provenance::default(),
+        // Whoever wrote it besides its author wrote it still.
+        provenance: newest.provenance.clone(),
         fingerprint: String::new(),
         tokens: 0,
     };

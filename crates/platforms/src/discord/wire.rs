@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serenity::all::{ApplicationId, ChannelId, GuildId, InteractionId, MessageId, RoleId, UserId};
 
+use crate::attach::{Attachment, Kind};
 use crate::lenient;
 
 /// Discord's ids count milliseconds from the start of 2015.
@@ -47,13 +48,25 @@ pub(super) struct Message {
     pub(super) sticker_items: Vec<Sticker>,
     #[serde(default, deserialize_with = "lenient::list")]
     pub(super) embeds: Vec<Embed>,
+    /// Buttons, and the whole content of a message of components; read by `words`.
+    #[serde(default, deserialize_with = "lenient::list")]
+    pub(super) components: Vec<Value>,
     #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) poll: Option<Poll>,
+    /// An invitation to an activity.
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) activity: Option<Value>,
+    /// The command that an app answers with this message.
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) interaction_metadata: Option<Asked>,
     /// Forwarded messages.
     #[serde(default, deserialize_with = "lenient::list")]
     pub(super) message_snapshots: Vec<Snapshot>,
     #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) referenced_message: Option<Box<Message>>,
+    /// Where the message that is replied to or forwarded is.
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) message_reference: Option<Value>,
     #[serde(default)]
     pub(super) webhook_id: Option<Value>,
     #[serde(default)]
@@ -63,8 +76,35 @@ pub(super) struct Message {
 impl Message {
     /// Whether it is a message by a person or bot, not a system message.
     pub(super) fn is_speech(&self) -> bool {
-        // Message types: default, reply, and answers to slash and context-menu commands.
-        matches!(self.kind, 0 | 19 | 20 | 23)
+        // Message types: default, reply, answers to slash and context-menu commands, and a thread's starter.
+        matches!(self.kind, 0 | 19 | 20 | 23) || self.is_thread_start()
+    }
+
+    /// Whether it only shows, at the start of a thread, the message from which the thread was made.
+    pub(super) fn is_thread_start(&self) -> bool {
+        self.kind == 21
+    }
+
+    /// The pictures in it and in what it forwards.
+    pub(super) fn pictures(&self) -> impl Iterator<Item = &AttachedFile> {
+        let forwarded = self.message_snapshots.iter().flat_map(|snapshot| &snapshot.message.attachments);
+        self.attachments.iter().chain(forwarded).filter(|file| {
+            let (name, media_type) = (file.filename.as_str(), file.content_type.as_deref());
+            Attachment { name, media_type, size: None }.kind() == Kind::Image
+        })
+    }
+
+    /// What it carries besides its text. The embeds of people are link previews by Discord and are left out.
+    pub(super) fn carried(&self) -> Carried<'_> {
+        Carried {
+            mentions: &self.mentions,
+            files: &self.attachments,
+            stickers: &self.sticker_items,
+            poll: self.poll.as_ref(),
+            embeds: if self.is_automatic() { &self.embeds } else { &[] },
+            components: &self.components,
+            activity: self.activity.is_some(),
+        }
     }
 
     pub(super) fn is_automatic(&self) -> bool {
@@ -117,6 +157,9 @@ pub(super) struct AttachedFile {
     pub(super) filename: String,
     #[serde(default)]
     pub(super) content_type: Option<String>,
+    /// The alternative text.
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) description: Option<String>,
     #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) size: u64,
     #[serde(default, deserialize_with = "lenient::or_default")]
@@ -129,12 +172,63 @@ pub(super) struct Sticker {
 }
 
 /// A box under a message, from a bot or a link preview.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
 pub(super) struct Embed {
-    #[serde(default)]
+    /// `rich` of bots; `link`, `article`, `image`, `video` and `gifv` are previews of links.
+    #[serde(rename = "type", deserialize_with = "lenient::or_default")]
+    pub(super) kind: Option<String>,
+    #[serde(deserialize_with = "lenient::or_default")]
     pub(super) title: Option<String>,
-    #[serde(default)]
+    #[serde(deserialize_with = "lenient::or_default")]
     pub(super) description: Option<String>,
+    #[serde(deserialize_with = "lenient::or_default")]
+    pub(super) url: Option<String>,
+    #[serde(deserialize_with = "lenient::or_default")]
+    pub(super) author: Named,
+    #[serde(deserialize_with = "lenient::list")]
+    pub(super) fields: Vec<Named>,
+    #[serde(deserialize_with = "lenient::or_default")]
+    pub(super) footer: Named,
+    #[serde(deserialize_with = "lenient::or_default")]
+    pub(super) image: Named,
+}
+
+/// An author, a field, a footer or a picture of an embed.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Named {
+    pub(super) name: Option<String>,
+    pub(super) value: Option<String>,
+    pub(super) text: Option<String>,
+    pub(super) url: Option<String>,
+}
+
+impl Embed {
+    /// Whether its words are its message's own, not those of a linked page.
+    pub(super) fn is_own(&self) -> bool {
+        self.kind
+            .as_deref()
+            .is_none_or(|kind| !matches!(kind, "link" | "article" | "image" | "video" | "gifv"))
+    }
+}
+
+/// Who gave the command that an app answers.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Asked {
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) user: Option<User>,
+}
+
+/// What a message or a forwarded one carries besides its text.
+pub(super) struct Carried<'a> {
+    pub(super) mentions: &'a [User],
+    pub(super) files: &'a [AttachedFile],
+    pub(super) stickers: &'a [Sticker],
+    pub(super) poll: Option<&'a Poll>,
+    pub(super) embeds: &'a [Embed],
+    pub(super) components: &'a [Value],
+    pub(super) activity: bool,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -166,6 +260,31 @@ pub(super) struct SnapshotWords {
     pub(super) content: String,
     #[serde(default, deserialize_with = "lenient::list")]
     pub(super) attachments: Vec<AttachedFile>,
+    #[serde(default, deserialize_with = "lenient::list")]
+    pub(super) mentions: Vec<User>,
+    #[serde(default, deserialize_with = "lenient::list")]
+    pub(super) sticker_items: Vec<Sticker>,
+    #[serde(default, deserialize_with = "lenient::list")]
+    pub(super) embeds: Vec<Embed>,
+    #[serde(default, deserialize_with = "lenient::list")]
+    pub(super) components: Vec<Value>,
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) poll: Option<Poll>,
+}
+
+impl SnapshotWords {
+    /// What it carries besides its text. Its author is not told, so that every embed counts as its own.
+    pub(super) fn carried(&self) -> Carried<'_> {
+        Carried {
+            mentions: &self.mentions,
+            files: &self.attachments,
+            stickers: &self.sticker_items,
+            poll: self.poll.as_ref(),
+            embeds: &self.embeds,
+            components: &self.components,
+            activity: false,
+        }
+    }
 }
 
 #[derive(Debug, Deserialize)]

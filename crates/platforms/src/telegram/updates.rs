@@ -251,7 +251,9 @@ impl InboundHandler {
         if !words.is_empty() {
             parts.push(Part::text(words));
         }
-        parts.extend(self.telegram.parts_of(content::attached(message), agent).await);
+        let mut files = content::attached(message);
+        files.extend(content::pictures_replied_to(message));
+        parts.extend(self.telegram.parts_of(files, agent).await);
         (!parts.is_empty()).then_some(parts)
     }
 

@@ -4,9 +4,9 @@
 //! the whole message unreadable. These types require only a message's id, chat and date, and ignore whatever else they
 //! cannot read.
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use crate::lenient;
 
@@ -83,6 +83,9 @@ pub(super) struct Chat {
     pub(super) kind: String,
     #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) title: Option<String>,
+    /// For the chat of a person, such as one who posts a story.
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) first_name: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -112,6 +115,9 @@ pub(super) struct Entity {
     pub(super) user: Option<User>,
     #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) language: Option<String>,
+    /// For a `text_link`: the address behind the words.
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) url: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -154,9 +160,11 @@ pub(super) struct Origin {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(super) struct Quote {
     pub(super) text: String,
+    #[serde(default, deserialize_with = "lenient::list")]
+    pub(super) entities: Vec<Entity>,
 }
 
-/// The described fields of a poll, a place or a contact.
+/// The described fields of content that is neither text nor a file, such as a poll, a place or an invoice.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(super) struct Thing {
@@ -167,6 +175,70 @@ pub(super) struct Thing {
     pub(super) latitude: Option<f64>,
     pub(super) longitude: Option<f64>,
     pub(super) first_name: Option<String>,
+    pub(super) last_name: Option<String>,
+    pub(super) phone_number: Option<String>,
+    pub(super) address: Option<String>,
+    /// Where a venue is.
+    #[serde(deserialize_with = "lenient::or_default")]
+    pub(super) location: Option<Box<Thing>>,
+    pub(super) description: Option<String>,
+    pub(super) currency: Option<String>,
+    pub(super) total_amount: Option<i64>,
+    pub(super) prize_description: Option<String>,
+    pub(super) winner_count: Option<i64>,
+    pub(super) star_count: Option<i64>,
+    pub(super) data: Option<String>,
+    pub(super) url: Option<String>,
+    /// For a story, whose it is.
+    #[serde(deserialize_with = "lenient::or_default")]
+    pub(super) chat: Option<Chat>,
+    /// The options of a poll.
+    #[serde(deserialize_with = "lenient::list")]
+    pub(super) options: Vec<Item>,
+    /// The tasks of a checklist.
+    #[serde(deserialize_with = "lenient::list")]
+    pub(super) tasks: Vec<Item>,
+    #[serde(deserialize_with = "lenient::list")]
+    pub(super) paid_media: Vec<Value>,
+}
+
+/// An option of a poll or a task of a checklist.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(super) struct Item {
+    pub(super) text: String,
+    /// When the task was done; 0 or missing while it is open.
+    #[serde(deserialize_with = "lenient::or_default")]
+    pub(super) completion_date: i64,
+}
+
+/// The buttons under a message, in rows.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(super) struct Keyboard {
+    #[serde(deserialize_with = "lenient::list")]
+    pub(super) inline_keyboard: Vec<Vec<Button>>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(super) struct Button {
+    pub(super) text: String,
+    pub(super) url: Option<String>,
+}
+
+/// A message of another chat that is replied to (`external_reply`): the content of a message, with `origin` in place of an
+/// author, a number and a date.
+fn external<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<Message>>, D::Error> {
+    let Value::Object(mut fields) = Value::deserialize(deserializer)? else { return Ok(None) };
+    if let Some(origin) = fields.remove("origin") {
+        fields.insert("forward_origin".to_owned(), origin);
+    }
+    // Its number is one of the other chat.
+    for (name, none) in [("message_id", json!(0)), ("date", json!(0)), ("chat", json!({"id": 0}))] {
+        fields.insert(name.to_owned(), none);
+    }
+    Ok(serde_json::from_value(Value::Object(fields)).ok())
 }
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -184,6 +256,12 @@ pub(super) struct Message {
     pub(super) from: Option<User>,
     #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) sender_chat: Option<Chat>,
+    /// The inline bot that wrote the message; `from` chose it.
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) via_bot: Option<User>,
+    /// The bot that wrote the message in the name of `from`.
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) sender_business_bot: Option<User>,
     #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) text: Option<String>,
     #[serde(default, deserialize_with = "lenient::list")]
@@ -196,6 +274,10 @@ pub(super) struct Message {
     pub(super) reply_to_message: Option<Box<Message>>,
     #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) quote: Option<Quote>,
+    #[serde(default, deserialize_with = "external")]
+    pub(super) external_reply: Option<Box<Message>>,
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) reply_to_story: Option<Thing>,
     #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) forward_origin: Option<Origin>,
     #[serde(default, deserialize_with = "lenient::list")]
@@ -225,6 +307,28 @@ pub(super) struct Message {
     #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) dice: Option<Thing>,
     #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) checklist: Option<Thing>,
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) checklist_tasks_added: Option<Thing>,
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) story: Option<Thing>,
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) game: Option<Thing>,
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) invoice: Option<Thing>,
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) giveaway: Option<Thing>,
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) giveaway_winners: Option<Thing>,
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) paid_media: Option<Thing>,
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) web_app_data: Option<Thing>,
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) link_preview_options: Option<Thing>,
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) reply_markup: Option<Keyboard>,
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) forum_topic_created: Option<Value>,
     #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) migrate_to_chat_id: Option<i64>,
@@ -245,6 +349,11 @@ impl Message {
     /// The forum topic; `None` in the General topic and outside forums, where this field only links replies.
     pub(super) fn topic(&self) -> Option<i64> {
         self.message_thread_id.filter(|_| self.is_topic_message)
+    }
+
+    /// The bot that wrote the text, where its sender did not.
+    pub(super) fn ghost_writer(&self) -> Option<&User> {
+        self.via_bot.as_ref().or(self.sender_business_bot.as_ref())
     }
 
     /// Whether it is in a private chat with the bot.

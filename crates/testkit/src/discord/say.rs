@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
+
 use super::FakeDiscord;
 use super::world::{BOT_ID, File, Message};
 
@@ -29,6 +31,8 @@ pub struct Say<'a> {
     age: Option<Duration>,
     kind: Option<u64>,
     way: Way,
+    embeds: Vec<Value>,
+    components: Vec<Value>,
 }
 
 impl<'a> Say<'a> {
@@ -46,6 +50,8 @@ impl<'a> Say<'a> {
             age: None,
             kind: None,
             way: Way::Once,
+            embeds: Vec::new(),
+            components: Vec::new(),
         }
     }
 
@@ -83,6 +89,19 @@ impl<'a> Say<'a> {
 
     pub fn from_webhook(mut self) -> Self {
         self.webhook = true;
+        self
+    }
+
+    /// With a box, in the shape that Discord shows it in: <https://discord.com/developers/docs/resources/message#embed-object>.
+    pub fn embed(mut self, embed: Value) -> Self {
+        self.embeds.push(embed);
+        self
+    }
+
+    /// With components, in the shape that Discord shows them in:
+    /// <https://discord.com/developers/docs/components/reference>.
+    pub fn components(mut self, components: Vec<Value>) -> Self {
+        self.components = components;
         self
     }
 
@@ -148,9 +167,10 @@ impl<'a> Say<'a> {
                 edited: None,
                 reply_to: self.reply_to,
                 files,
-                embeds: Vec::new(),
-                components: Vec::new(),
-                flags: 0,
+                // A message of components only: `IS_COMPONENTS_V2`.
+                flags: if self.components.is_empty() { 0 } else { 1 << 15 },
+                embeds: self.embeds,
+                components: self.components,
                 nonce: None,
                 mentions,
                 everyone,

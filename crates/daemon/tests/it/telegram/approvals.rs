@@ -11,13 +11,19 @@ use super::rig::{Rig, World};
 
 /// A daemon with a tool server whose calls wait for Alice's approval.
 async fn rig(folder: &Path) -> (Rig, OverStdio) {
+    rig_where(folder, |_| String::new()).await
+}
+
+/// `trust`: more keys of `[defaults.trust]`, by Alice's id.
+async fn rig_where(folder: &Path, trust: impl Fn(i64) -> String) -> (Rig, OverStdio) {
     let world = World::new().await;
     let server = Script::default().over_stdio(folder, "files");
     let program = Path::new(env!("CARGO_BIN_EXE_cairn")).with_file_name("fake-mcp");
     let keys = format!(
-        "direct = \"open\"\n\n[defaults]\ntools = [\"files/*\"]\n\n[defaults.trust]\napprovers = [\"telegram/{}\"]\n\n\
+        "direct = \"open\"\n\n[defaults]\ntools = [\"files/*\"]\n\n[defaults.trust]\napprovers = [\"telegram/{}\"]\n{}\n\n\
          [[mcp]]\nid = \"files\"\ncommand = \"{}\"\nargs = {:?}\n",
         world.alice.id,
+        trust(world.alice.id),
         program.display(),
         server.args(),
     );
@@ -60,4 +66,38 @@ async fn a_button_and_a_reply_answer_at_once() {
     assert_eq!(server.log().effects().len(), 1);
     rig.delivered().await;
     rig.end().await;
+}
+
+#[tokio::test]
+async fn what_an_inline_bot_wrote_for_a_trusted_person_waits_for_approval_and_is_no_approval() {
+    let folder = tempfile::tempdir().unwrap();
+    let (rig, server) = rig_where(folder.path(), |alice| format!("trusted = [\"telegram/{alice}\"]")).await;
+    let chat = rig.alice.id;
+    rig.model.push(Kind::Reply, Answer::call("files__write", json!({ "n": 1 })));
+    rig.model.push(Kind::Reply, Answer::text("I see."));
+    // The shape of a message that an inline bot wrote: https://core.telegram.org/bots/api#message
+    let bot = json!({"via_bot": {"id": 777, "is_bot": true, "first_name": "Pic", "username": "pic_bot"}});
+    rig.telegram.say(chat, &rig.alice, Say::from("please write").extra(bot.clone()));
+    let question = rig.telegram.wait_sent(chat, 1).await[0].clone();
+    assert!(question.text.contains("files__write"), "{question:?}");
+    rig.delivered().await;
+    assert!(server.log().effects().is_empty());
+    // What an inline bot writes answers nothing, neither as a reply nor as a command.
+    rig.telegram.say(chat, &rig.alice, Say::from("yes").reply_to(question.id).extra(bot.clone()));
+    rig.telegram.say(chat, &rig.alice, Say::from("/approve").extra(bot));
+    rig.telegram.say(chat, &rig.alice, Say::from("no").reply_to(question.id));
+    rig.until("/v1/tools/log", |log| log.as_array().unwrap().len() == 1).await;
+    let log = rig.json(&["tools", "log"]).await;
+    assert_eq!(log[0]["outcome"], "denied", "{log}");
+    assert!(server.log().effects().is_empty(), "what is refused is not run");
+}
+
+#[tokio::test]
+async fn what_a_trusted_person_wrote_needs_no_approval() {
+    let folder = tempfile::tempdir().unwrap();
+    let (rig, server) = rig_where(folder.path(), |alice| format!("trusted = [\"telegram/{alice}\"]")).await;
+    rig.model.push(Kind::Reply, Answer::call("files__write", json!({ "n": 1 })));
+    rig.model.push(Kind::Reply, Answer::text("I see."));
+    assert_eq!(rig.ask(&rig.alice, "please write").await.text, "I see.");
+    assert_eq!(server.log().effects().len(), 1);
 }

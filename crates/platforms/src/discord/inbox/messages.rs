@@ -98,6 +98,7 @@ impl InboundHandler {
         };
         match access {
             Access::Admitted(mut admitted) => {
+                admitted.addressed &= !message.is_thread_start();
                 admitted.addressed &= self.can_answer(message.channel_id, me, admitted.addressed);
                 Some(Served { message, admitted })
             }
@@ -220,17 +221,24 @@ impl InboundHandler {
         self.path.amend(Amendment { channel, message: id, at, change }).await;
     }
 
-    /// The people whose text a message quotes or forwards.
+    /// The people whose text a message has besides its author's: of what it quotes, forwards or answers.
     fn quoted(&self, message: &Message) -> Provenance {
         let me = *self.me.lock();
+        let person = |person: &User| Provenance::of_person(&self.path.person(person.id));
         let mut provenance = Provenance::default();
-        if let Some(answered) =
-            message.referenced_message.as_ref().filter(|answered| Some(answered.author.id) != me)
-        {
-            provenance.join(&Provenance::of_person(&self.path.person(answered.author.id)));
+        let answered =
+            message.referenced_message.as_deref().filter(|answered| Some(answered.author.id) != me);
+        if let Some(answered) = answered {
+            provenance.join(&person(&answered.author));
         }
-        if !message.message_snapshots.is_empty() {
-            provenance.join(&Provenance::of_strangers());
+        for said in answered.into_iter().chain([message]) {
+            if !said.message_snapshots.is_empty() {
+                provenance.join(&Provenance::of_strangers());
+            }
+            // An app's answer says again what it was asked.
+            if let Some(user) = said.interaction_metadata.as_ref().and_then(|asked| asked.user.as_ref()) {
+                provenance.join(&person(user));
+            }
         }
         provenance
     }
@@ -248,7 +256,8 @@ impl InboundHandler {
         let chat = self.path.chat.get();
         let limits = chat.attach_limits(chat.images.contains(&admitted.agent));
         let forwarded = message.message_snapshots.iter().flat_map(|snapshot| &snapshot.message.attachments);
-        for attached in message.attachments.iter().chain(forwarded) {
+        let answered = message.referenced_message.iter().flat_map(|answered| answered.pictures());
+        for attached in message.attachments.iter().chain(forwarded).chain(answered) {
             parts.push(self.outbox.files.part(attached, limits).await);
         }
         (!parts.is_empty()).then_some(parts)

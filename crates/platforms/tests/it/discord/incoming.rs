@@ -252,3 +252,37 @@ async fn a_picture_for_a_model_that_takes_none_is_named() {
     );
     assert_eq!(discord.fetched(), 0);
 }
+
+#[tokio::test]
+async fn what_bots_show_in_boxes_is_heard_and_quoted_with_its_picture() {
+    let (discord, runtime) = (discord().await, Runtime::new());
+    let mut settings = settings(&discord);
+    settings.chat.access.bots = true;
+    settings.chat.images = ["main".into()].into();
+    let _running = Running::start(settings, &runtime);
+    discord.wait_ready().await;
+    let alert =
+        json!({"type": "rich", "title": "Disk alert", "fields": [{"name": "Mount", "value": "/srv/otter"}]});
+    let png = b"\x89PNG\r\n\x1a\nrest".to_vec();
+    let one = discord
+        .post(CHANNEL, "robot", "")
+        .from_bot()
+        .embed(alert)
+        .attach("graph.png", "image/png", png)
+        .send();
+    discord.post(CHANNEL, "alice", "what is this?").mention_bot().reply_to(one).send();
+    let text = json!({"type": 10, "content": "Deploy 88 failed"});
+    discord
+        .post(CHANNEL, "robot", "")
+        .from_bot()
+        .components(vec![json!({"type": 17, "components": [text]})])
+        .send();
+    let taken = runtime.wait_taken(3).await;
+    assert_eq!(words(&taken[0]), "Disk alert | Mount: /srv/otter\n[image: graph.png]");
+    let asked = words(&taken[1]);
+    assert!(asked.contains("\"Disk alert | Mount: /srv/otter [files: graph.png]\"]"), "{asked}");
+    assert!(matches!(taken[1].parts.last(), Some(Part::Image { .. })), "{:?}", taken[1].parts);
+    let robot = format!("discord/{}", discord.user("robot"));
+    assert!(taken[1].provenance.people.contains(&robot), "{:?}", taken[1].provenance);
+    assert_eq!(words(&taken[2]), "Deploy 88 failed");
+}

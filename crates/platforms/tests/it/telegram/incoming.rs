@@ -126,6 +126,23 @@ async fn what_is_attached_is_named_and_forwards_are_marked() {
 }
 
 #[tokio::test]
+async fn the_picture_that_is_replied_to_is_seen() {
+    let rig = Rig::start(FakeTelegram::start().await, &[]).await;
+    let ann = rig.fake.person("Ann");
+    let jpeg = b"\xff\xd8\xffpicture".to_vec();
+    let shown = rig.fake.say(ann.id, &ann, Say::text("my cat").with(Attachment::Photo(jpeg)));
+    rig.fake.say(ann.id, &ann, Say::text("what is this?").reply_to(shown));
+    let taken = rig.runtime.wait_taken(2).await;
+    assert!(matches!(taken[0].parts.last(), Some(Part::Image { .. })), "{:?}", taken[0].parts);
+    assert_eq!(taken[1].parts.last(), taken[0].parts.last());
+    assert!(
+        text(&taken[1]).contains("[in reply to Ann: \"my cat [photo]\"]\nwhat is this?"),
+        "{:?}",
+        taken[1].parts
+    );
+}
+
+#[tokio::test]
 async fn a_stranger_is_told_a_code_once_and_nothing_of_theirs_is_kept() {
     let mut access = open_to(&[]);
     access.direct = DirectPolicy::Pairing;
