@@ -16,6 +16,7 @@ pub mod cues;
 pub mod digest;
 pub mod engine;
 pub mod erasure;
+pub mod gather;
 pub mod limits;
 pub mod memory;
 pub mod notice;
