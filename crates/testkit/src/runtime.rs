@@ -260,7 +260,8 @@ impl Intake for Runtime {
     ) -> BoxFuture<'_, Result<Vec<MessageId>, StoreError>> {
         let state = self.state.lock();
         let is_gone = |message: &MessageId| {
-            let of_message = |amended: &Amendment| amended.message == *message && amended.change == Change::Deleted;
+            let of_message =
+                |amended: &Amendment| amended.message == *message && amended.change == Change::Deleted;
             state.summarised.contains(message) || state.amended.iter().any(of_message)
         };
         let of_channel = state.seen.iter().filter(|(known, message)| known == channel && !is_gone(message));

@@ -317,9 +317,8 @@ impl Job {
 
     /// Whether entries have words of messages that were deleted meanwhile.
     fn has_deleted(&self, entries: &[Arc<Entry>]) -> bool {
-        let is_gone = |entry: &Arc<Entry>, deleted: &BTreeSet<Seq>| {
-            deleted.contains(&entry.seq) && !entry.is_deleted()
-        };
+        let is_gone =
+            |entry: &Arc<Entry>, deleted: &BTreeSet<Seq>| deleted.contains(&entry.seq) && !entry.is_deleted();
         self.handle.read(|conversation| {
             let deleted = &conversation.deleted;
             !deleted.is_empty() && entries.iter().any(|entry| is_gone(entry, deleted))

@@ -8,9 +8,7 @@ use cairn_core::compaction::{Brief, RequestRoom, parse_memory, request_tokens};
 use cairn_core::usage_watch::filled_window;
 use cairn_types::memory::DraftMemory;
 use cairn_types::message::{Part, ToolCall};
-use cairn_types::model::{
-    Attempt, ChatMessage, ChatRequest, Finish, ModelError, ModelEvent, Purpose, Usage,
-};
+use cairn_types::model::{Attempt, ChatMessage, ChatRequest, Finish, ModelError, ModelEvent, Purpose, Usage};
 use cairn_types::provider_state::ProviderState;
 use cairn_types::tokens::estimate;
 use cairn_types::tool::defs::ToolDefs;

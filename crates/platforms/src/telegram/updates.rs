@@ -148,7 +148,8 @@ impl InboundHandler {
 
     /// What may follow a message.
     fn gather(&self, message: &Message) -> Gather {
-        let own = replied_to(message).filter(|reply| reply.from.as_ref().is_some_and(|user| user.id == self.me.id));
+        let own =
+            replied_to(message).filter(|reply| reply.from.as_ref().is_some_and(|user| user.id == self.me.id));
         let gather = self.path.chat.get().gather(own.map(|reply| reply.words().0));
         let album = message.media_group_id.clone();
         let is_next = |job: &Job| match &job.update {

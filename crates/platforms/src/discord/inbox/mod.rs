@@ -534,7 +534,8 @@ mod tests {
         };
         let mut queue = VecDeque::from([message(10), edit(10), message(11), edit(11)]);
         enqueue("discord", &mut queue, 4, ONE, gone(10));
-        let left: Vec<String> = queue.iter().map(|item| format!("{item:?}").chars().take(7).collect()).collect();
+        let left: Vec<String> =
+            queue.iter().map(|item| format!("{item:?}").chars().take(7).collect()).collect();
         assert_eq!(left, ["Passed(", "Message", "Edited(", "Deleted"]);
         for (n_waiting, n) in [(ALL_MAX, 1), (ALL_MAX + 1, 1)] {
             enqueue("discord", &mut queue, n_waiting, ONE, gone(7));
