@@ -76,8 +76,8 @@ impl Written {
     /// Half of what is written may go on in another message, or is part of an album.
     fn gather(&self) -> Gather {
         let n = self.text.len();
-        let wait = Duration::from_millis(if n % 2 == 0 { 0 } else { 1_500 });
-        Gather { wait, album: (n % 5 == 0).then(|| "album".to_owned()), more: n % 10 == 0 }
+        let wait = Duration::from_millis(if n.is_multiple_of(2) { 0 } else { 1_500 });
+        Gather { wait, album: n.is_multiple_of(5).then(|| "album".to_owned()), more: n.is_multiple_of(10) }
     }
 
     fn inbound(&self) -> Inbound {
