@@ -150,7 +150,7 @@ pub fn due(
         mib => mib.saturating_mul(1024 * 1024),
     };
     let mut bytes: u64 = kept.iter().map(|artifact| artifact.bytes).sum();
-    let is_shown = |seq: Seq| conversation.pruned.contains_key(&seq) && !conversation.deleted.contains(&seq);
+    let is_shown = |seq: Seq| conversation.pruned.contains_key(&seq);
     let left = copies.into_iter().filter(|artifact| !artifact.message.is_some_and(is_shown));
     let mut due: Vec<ArtifactId> = left.map(|artifact| artifact.id.clone()).collect();
     for artifact in kept {

@@ -17,6 +17,7 @@ pub mod digest;
 pub mod engine;
 pub mod erasure;
 pub mod excerpt;
+pub mod gather;
 pub mod limits;
 pub mod memory;
 pub mod notice;

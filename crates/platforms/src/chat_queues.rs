@@ -54,6 +54,11 @@ impl<K: Copy + Eq + Hash, T> ChatQueues<K, T> {
         taken.into()
     }
 
+    /// Whether a `wanted` item waits in a chat's queue.
+    pub(crate) fn has(&self, chat: K, wanted: impl Fn(&T) -> bool) -> bool {
+        self.0.lock().chats.get(&chat).is_some_and(|queue| queue.iter().any(wanted))
+    }
+
     /// The next item for a chat's worker. `None`: the queue was empty and is removed, and the worker ends.
     fn next(&self, chat: K) -> Option<T> {
         let state = &mut *self.0.lock();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_types::ids::AgentId;
+use cairn_types::message::Gather;
 use cairn_types::people::access::AccessPolicy;
 use jiff::SignedDuration;
 use parking_lot::RwLock;
@@ -25,6 +26,8 @@ pub struct ChatSettings {
     pub text_max_bytes: usize,
     /// Least time between two edits of a draft; `None`: no drafts are shown.
     pub draft_every: Option<Duration>,
+    /// How long a person's next message is waited for before they are answered; zero: not at all.
+    pub gather: Duration,
     /// Limits on the messages that are answered after downtime.
     pub catch_up: CatchUp,
 }
@@ -40,8 +43,15 @@ impl ChatSettings {
             image_max_bytes: attach.image_bytes,
             text_max_bytes: attach.text_bytes,
             draft_every: None,
+            gather: Duration::ZERO,
             catch_up: CatchUp::default(),
         }
+    }
+
+    /// What may follow a message. `answers`: the words of the bot that it answers. An answer to a question is whole.
+    pub(crate) fn gather(&self, answers: Option<&str>) -> Gather {
+        let asked = answers.is_some_and(|words| words.contains(['?', '？', '؟']));
+        Gather { wait: if asked { Duration::ZERO } else { self.gather }, ..Gather::default() }
     }
 
     /// The limits for attachments. `images`: whether the agent's model takes pictures.

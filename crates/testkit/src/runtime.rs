@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cairn_types::command::{Command, CommandAnswer, CommandCall, Settled};
 use cairn_types::ids::{ApprovalId, ChannelId, MessageId, TurnId};
-use cairn_types::message::{Amendment, Author, Inbound, text_of};
+use cairn_types::message::{Amendment, Author, Change, Inbound, text_of};
 use cairn_types::people::access::AccessPolicy;
 use cairn_types::people::pairing::PairingStatus;
 use cairn_types::ports::{
@@ -72,6 +72,8 @@ pub struct State {
     pub let_in: BTreeMap<String, Timestamp>,
     /// Messages that were taken in, before a restart too.
     pub seen: BTreeSet<(ChannelId, MessageId)>,
+    /// Messages that were seen and that no model reads any more, but for a summary of them.
+    pub summarised: BTreeSet<MessageId>,
     /// The time of the runtime; none: that on the wall, with which the fake networks stamp.
     pub clock: Option<Arc<TestClock>>,
 }
@@ -257,7 +259,12 @@ impl Intake for Runtime {
         _: Timestamp,
     ) -> BoxFuture<'_, Result<Vec<MessageId>, StoreError>> {
         let state = self.state.lock();
-        let of_channel = state.seen.iter().filter(|(known, _)| known == channel);
+        let is_gone = |message: &MessageId| {
+            let of_message =
+                |amended: &Amendment| amended.message == *message && amended.change == Change::Deleted;
+            state.summarised.contains(message) || state.amended.iter().any(of_message)
+        };
+        let of_channel = state.seen.iter().filter(|(known, message)| known == channel && !is_gone(message));
         ready(Ok(of_channel.map(|(_, message)| message.clone()).collect())).boxed()
     }
 

@@ -366,6 +366,18 @@ pub struct Inbound {
     pub reply_to: Option<MessageId>,
     /// Whose text it has besides its author's: the people whom it quotes or forwards.
     pub provenance: Provenance,
+    pub gather: Gather,
+}
+
+/// What may follow a message and belong to it. By default nothing: the message is whole.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Gather {
+    /// How long its author's next message is waited for; zero: not at all.
+    pub wait: std::time::Duration,
+    /// The album that it is part of, by the platform's id.
+    pub album: Option<String>,
+    /// Another part of the album has come already and is handed in next.
+    pub more: bool,
 }
 
 /// A change of a message that was sent before, as a platform adapter hands it in.

@@ -197,6 +197,7 @@ impl ChannelState {
             tokens: 0,
         };
         pending.tokens = pending_tokens(&pending);
+        self.note_arrival(inbound);
         // An idle channel starts the turn in the same batch: one sync for both.
         let begun = self.next_turn_events(Some(&pending));
         let mut events: Vec<Event> = before.into_iter().collect();

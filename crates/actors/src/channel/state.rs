@@ -1,11 +1,12 @@
 //! The actor's state beside the conversation, the one way to change a conversation (journal, then fold), and how a channel
 //! falls asleep and stops.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_core::compaction::Decision;
+use cairn_core::gather::Arrival;
 use cairn_core::thrashing::ThrashingWatch;
 use cairn_types::event::{Event, NewRecord, Record, TurnEnd};
 use cairn_types::ids::{MessageId, RunId, TurnId};
@@ -125,6 +126,9 @@ pub(crate) struct ChannelState {
     pub(super) drained: Vec<Reply<()>>,
     /// Automatic runs whose results people in the chat have asked for.
     pub(super) asked_for: BTreeSet<RunId>,
+    /// When messages that may be pending came in, since `began`.
+    pub(super) arrivals: BTreeMap<MessageId, Arrival>,
+    pub(super) began: Instant,
     /// The time of the last record that was reported.
     pub(super) reported_at: Timestamp,
     /// Delayed messages to itself. They end with the actor.
@@ -194,6 +198,8 @@ impl ChannelState {
             draining: false,
             drained: Vec::new(),
             asked_for: BTreeSet::new(),
+            arrivals: BTreeMap::new(),
+            began: Instant::now(),
             reported_at: Timestamp::UNIX_EPOCH,
             timers: JoinSet::new(),
         }
@@ -289,7 +295,8 @@ impl ChannelState {
     }
 
     fn may_sleep(&self) -> bool {
-        if self.current.is_some() || self.unsaved.is_some() || self.handle.subscribers.is_awaited() {
+        let is_busy = self.current.is_some() || self.unsaved.is_some() || self.gathering().is_some();
+        if is_busy || self.handle.subscribers.is_awaited() {
             return false;
         }
         let (now, settings) = (self.shared.ports.now(), self.handle.settings());

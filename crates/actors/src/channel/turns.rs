@@ -8,13 +8,14 @@ use std::time::Duration;
 use cairn_core::agent::AgentSettings;
 use cairn_core::conversation::{Conversation, MAX_INTERRUPTIONS, OpenTurn};
 use cairn_core::engine::MakeRoom;
+use cairn_core::gather::{Arrival, wait_for_more};
 use cairn_core::notice::long_messages;
 use cairn_core::window::{entry_tokens, measure};
 use cairn_types::event::{
     ApprovalEvent, ArtifactEvent, DeliveryEvent, Event, TurnEnd, TurnEvent, TurnOutcome,
 };
 use cairn_types::ids::{LOCAL_PLATFORM, MessageId, OutboxId, Seq, TurnId};
-use cairn_types::message::{Part, Pending, Role, ToolCall, fingerprint};
+use cairn_types::message::{Inbound, Part, Pending, Role, ToolCall, fingerprint};
 use cairn_types::model::{Finish, Usage};
 use cairn_types::ports::{Answer, Reply, StoreError, Toolset, TurnFailure};
 use cairn_types::tool::approval::ApprovalOutcome;
@@ -132,6 +133,10 @@ impl ChannelState {
             let Some(batch) = next_turn(self.handle.id.platform(), &pending, usable_tokens, limit) else {
                 return Vec::new();
             };
+            let is_all = batch.messages.len() == pending.len();
+            if is_all && wait_for_more(&pending, &self.arrivals, self.began.elapsed()).is_some() {
+                return Vec::new();
+            }
             let (turn, messages) = (batch.turn, batch.messages);
             let started = Event::Turn(TurnEvent::Started {
                 turn: turn.clone(),
@@ -147,6 +152,24 @@ impl ChannelState {
         })
     }
 
+    /// Notes what may follow a message that is about to be pending.
+    pub(super) fn note_arrival(&mut self, inbound: &Inbound) {
+        let Self { arrivals, handle, .. } = self;
+        handle.read(|conversation| {
+            arrivals.retain(|id, _| conversation.pending.iter().any(|pending| pending.message == *id));
+        });
+        let (at, gather) = (self.began.elapsed(), inbound.gather.clone());
+        self.arrivals.insert(inbound.message.clone(), Arrival { at, gather });
+    }
+
+    /// How long the pending messages still wait for more.
+    pub(super) fn gathering(&self) -> Option<Duration> {
+        self.handle.read(|conversation| {
+            let pending: Vec<&Pending> = conversation.pending.iter().collect();
+            wait_for_more(&pending, &self.arrivals, self.began.elapsed())
+        })
+    }
+
     /// Runs the open turn, or starts the next one that is due.
     pub(super) async fn advance(&mut self) -> Result<(), ChannelFault> {
         loop {
@@ -159,6 +182,9 @@ impl ChannelState {
             }
             let events = self.next_turn_events(None);
             if events.is_empty() {
+                if let Some(wait) = self.gathering() {
+                    self.later(wait, || ChannelMsg::Retry);
+                }
                 return Ok(());
             }
             if answer(self.commit(events).await)?.is_err() {
@@ -368,7 +394,7 @@ impl ChannelState {
         }
     }
 
-    /// Retries what the store refused, after a pause.
+    /// Retries what the store refused, after a pause, or looks whether messages still wait for more.
     pub(super) fn retry_later(&mut self) {
         self.later(self.shared.live.limits().store_retry_pause, || ChannelMsg::Retry);
     }

@@ -1,14 +1,17 @@
-//! What people change after they said it: edits, deletions, `/undo`; commands taken once; limits.
+//! What people change after they said it: edits, deletions, `/undo`; parts that belong together; commands taken once; limits.
+
+use std::time::Duration;
 
 use cairn_core::limits::TalkLimits;
 use cairn_types::command::Command;
 use cairn_types::event::{Event, MessageEvent, NewRecord};
 use cairn_types::ids::{ChannelId, MessageId};
-use cairn_types::message::{Amendment, Author, Change, Part};
+use cairn_types::message::{Amendment, Author, Change, Gather, Inbound, Part};
 use cairn_types::ports::{Intake as _, Refusal};
 use jiff::Timestamp;
+use serde_json::json;
 
-use super::common::model::Kind;
+use super::common::model::{Kind, Plan, words};
 use super::common::*;
 use crate::RuntimeError;
 
@@ -108,6 +111,105 @@ async fn a_question_deleted_while_the_model_thinks_is_not_answered() {
     assert_eq!(failure_code(one).await, "stopped");
     assert_eq!(reply(two).await, "re: and more", "its turn is the next one");
     assert_eq!(world.model.requests(Kind::Reply).len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_deleted_while_the_model_thinks_is_not_sent_with_the_next_persons() {
+    let (world, live) = started().await;
+    let gate = world.model.hold(Kind::Reply);
+    let gone = live.say_in_group("a", "my number is 555").await;
+    world.model.until(1, Kind::Reply).await;
+    live.runtime.amend(change(&group(), "a", Change::Deleted)).await.unwrap();
+    assert_eq!(failure_code(gone).await, "stopped");
+    gate.add_permits(10);
+    assert_eq!(live.ask_in_group("b", "who is there?").await, "re: who is there?");
+    let request = last_request(&world);
+    assert!(!request.contains("555") && request.contains("[message deleted]"), "{request}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_deleted_while_a_turn_goes_on_is_not_in_its_next_request() {
+    let world = World::new().with_tools();
+    world.model.plan(Kind::Reply, Plan::Calls(vec![("no_such_tool", json!({}))]));
+    let live = world.start().await;
+    let gate = world.model.hold(Kind::Reply);
+    let mut aside = message(&group(), "a", "my number is 555");
+    aside.addressed = false;
+    let _aside = live.submit(aside).await.unwrap();
+    let asked = live.say_in_group("b", "who is there?").await;
+    world.model.until(1, Kind::Reply).await;
+    assert!(last_request(&world).contains("555"));
+    live.runtime.amend(change(&group(), "a", Change::Deleted)).await.unwrap();
+    gate.add_permits(10);
+    reply(asked).await;
+    assert_eq!(world.model.requests(Kind::Reply).len(), 2);
+    assert!(!last_request(&world).contains("555"));
+}
+
+/// A message of somebody that may go on for 1,500 ms.
+fn part(id: &str, who: &str) -> Inbound {
+    let author = Author { id: format!("net/{who}"), name: who.to_owned() };
+    let gather = Gather { wait: Duration::from_millis(1_500), ..Gather::default() };
+    Inbound { author, gather, ..message(&group(), id, &format!("part {id}")) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn parts_of_a_paste_are_journalled_at_once_and_answered_together() {
+    let (world, live) = started().await;
+    let since = tokio::time::Instant::now();
+    let one = live.submit(part("a", "ann")).await.unwrap();
+    assert_eq!(world.store.conversation(&group()).unwrap().pending.len(), 1, "it is journalled");
+    tokio::time::sleep(Duration::from_millis(1_000)).await;
+    let two = live.submit(part("b", "ann")).await.unwrap();
+    let (one, two) = (reply(one).await, reply(two).await);
+    assert_eq!((one, since.elapsed().as_millis() / 100), (two, 25), "1.5 s after the last part");
+    let requests = world.model.requests(Kind::Reply);
+    assert_eq!(requests.len(), 1);
+    assert!(words(&requests[0]).contains("part a") && words(&requests[0]).contains("part b"));
+    // A reply to a question, like a command, comes whole.
+    let answer = Inbound { gather: Gather::default(), ..part("c", "ann") };
+    let since = tokio::time::Instant::now();
+    reply(live.submit(answer).await.unwrap()).await;
+    assert!(since.elapsed() < Duration::from_millis(500));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_album_is_answered_once_also_where_messages_wait_for_no_other() {
+    let (world, live) = started().await;
+    let photo = |id: &str, more| {
+        let gather = Gather { album: Some("album".to_owned()), more, ..Gather::default() };
+        Inbound { gather, ..part(id, "ann") }
+    };
+    let one = live.submit(photo("a", true)).await.unwrap();
+    // The next one takes long to load.
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let two = live.submit(photo("b", false)).await.unwrap();
+    assert_eq!(reply(one).await, reply(two).await);
+    assert_eq!(world.model.requests(Kind::Reply).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_of_messages_is_answered_after_ten_seconds() {
+    let (world, live) = started().await;
+    let mut admitted = Vec::new();
+    for n in 0..11 {
+        admitted.push(live.submit(part(&format!("m{n:02}"), "ann")).await.unwrap());
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(world.model.requests(Kind::Reply).len(), 1, "it began at ten seconds");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waited_for_more_at_a_stop_is_answered_at_once_by_the_next_start() {
+    let (world, live) = started().await;
+    let _admitted = live.submit(part("a", "ann")).await.unwrap();
+    live.runtime.shutdown(Duration::from_secs(1)).await;
+    drop(live);
+    assert!(world.model.requests(Kind::Reply).is_empty());
+    let since = tokio::time::Instant::now();
+    let _live = world.start().await;
+    world.model.until(1, Kind::Reply).await;
+    assert!(since.elapsed() < Duration::from_millis(500), "{:?}", since.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

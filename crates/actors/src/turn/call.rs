@@ -52,6 +52,9 @@ impl Turn {
                 continue;
             }
             self.tell_cut(&assembled.shortened).await?;
+            if self.args.handle.read(|conversation| conversation.deleted_n > at_n) {
+                continue;
+            }
             self.begin_call(&assembled, at_n, &tail);
             let request = ChatRequest { attempt: tries.attempt(), ..assembled.request };
             let (times, model) = (Arc::clone(&self.args.times), self.settings.model.clone());

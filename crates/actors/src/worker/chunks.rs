@@ -69,7 +69,7 @@ impl Job {
             let done = self.done.lock().clone();
             let from =
                 done.as_ref().map_or(0, |done| entries.partition_point(|entry| entry.seq <= done.to_seq));
-            let rest = &entries[from..];
+            let rest = &self.without_deleted(&entries[from..])[..];
             if let Some(done) = done.as_ref().filter(|_| rest.is_empty()) {
                 return Ok(self.finished(done.clone()));
             }
@@ -85,6 +85,7 @@ impl Job {
                     }
                     self.checkpoint(done).await;
                 }
+                Err(AskError::Model { error: None, .. }) if self.has_deleted(rest) => {}
                 Err(AskError::Model { error: Some(ModelError::NoTools(_)), .. }) if tools => {
                     self.run_budget.without_tools(&candidate.model.info().id);
                 }

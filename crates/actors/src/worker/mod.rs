@@ -15,7 +15,7 @@ use cairn_core::compaction::{SummaryDraft, digest_draft, fit_identifiers, mask_f
 use cairn_core::store_port::Store;
 use cairn_core::summary::StackSizes;
 use cairn_types::event::{Checkpoint, Run, RunOutcome, RunWork};
-use cairn_types::ids::{RunId, SummaryId};
+use cairn_types::ids::{RunId, Seq, SummaryId};
 use cairn_types::message::Entry;
 use cairn_types::model::{ModelError, Usage};
 use cairn_types::summary::Summary;
@@ -308,6 +308,23 @@ impl Job {
         self.handle.read(|conversation| most_tokens(conversation, agent, run, entries, &sources.summaries))
     }
 
+    /// The entries without the words of messages that were deleted meanwhile.
+    fn without_deleted(&self, entries: &[Arc<Entry>]) -> Vec<Arc<Entry>> {
+        self.handle.read(|conversation| {
+            entries.iter().map(|entry| conversation.without_deleted(Arc::clone(entry))).collect()
+        })
+    }
+
+    /// Whether entries have words of messages that were deleted meanwhile.
+    fn has_deleted(&self, entries: &[Arc<Entry>]) -> bool {
+        let is_gone =
+            |entry: &Arc<Entry>, deleted: &BTreeSet<Seq>| deleted.contains(&entry.seq) && !entry.is_deleted();
+        self.handle.read(|conversation| {
+            let deleted = &conversation.deleted;
+            !deleted.is_empty() && entries.iter().any(|entry| is_gone(entry, deleted))
+        })
+    }
+
     /// Checks that there is time for a call, and that the hour's tokens are not used up.
     fn check_budget(&self, candidate: &ModelCandidate) -> Result<(), AskError> {
         if self.run_budget.left().is_zero() {
@@ -360,7 +377,8 @@ impl Job {
             // Held until the digest is done, even if nobody waits for it.
             let _turn = turn;
             let Self { handle, agent, sizes, sources, .. } = &self;
-            let draft = digest_draft(&handle.id, agent, sizes, &run, &sources.entries, &sources.summaries);
+            let entries = self.without_deleted(&sources.entries);
+            let draft = digest_draft(&handle.id, agent, sizes, &run, &entries, &sources.summaries);
             if is_owed { Ok(draft) } else { fit_identifiers(draft, most) }
         });
         match digest.await {

@@ -8,7 +8,7 @@ use cairn_core::compaction::{Brief, RequestRoom, parse_memory, request_tokens};
 use cairn_core::usage_watch::filled_window;
 use cairn_types::memory::DraftMemory;
 use cairn_types::message::{Entry, Part, ToolCall};
-use cairn_types::model::{Attempt, ChatMessage, ChatRequest, Finish, ModelError, ModelEvent, Usage};
+use cairn_types::model::{Attempt, ChatMessage, ChatRequest, Finish, ModelError, ModelEvent, Purpose, Usage};
 use cairn_types::provider_state::ProviderState;
 use cairn_types::tokens::estimate;
 use cairn_types::tool::defs::ToolDefs;
@@ -119,6 +119,11 @@ impl Talk<'_> {
     /// One call, within its own limit and the time that is left to the run. Its usage is counted however it ends.
     async fn call(&mut self) -> Result<Completion, AskError> {
         self.job.check_budget(self.candidate)?;
+        if let Purpose::Summarise { entries, .. } = &self.request.purpose
+            && self.job.has_deleted(entries)
+        {
+            return Err(AskError::model("a message of its range was deleted meanwhile".to_owned()));
+        }
         let tokens = request_tokens(&self.request);
         if let Some(room) = &self.room {
             self.request.max_output_tokens = Brief::answer_limit(&self.reader, room, &self.request);

@@ -224,6 +224,10 @@ pub struct Network {
     pub drafts: bool,
     #[schemars(range(min = 500, max = 60_000))]
     pub draft_interval_ms: u64,
+    /// Messages of one person that follow each other within so many milliseconds are answered together, since clients split a
+    /// long paste. 0: a message waits for no other. Parts of an album always wait for each other.
+    #[schemars(range(max = 10_000))]
+    pub gather_ms: u64,
     /// After downtime what was missed is fetched and answered, as one turn a channel: up to this age in hours, and so many
     /// messages a channel.
     #[schemars(range(max = 8_760))]
@@ -267,6 +271,7 @@ impl Default for Network {
             bots_per_minute: 4,
             drafts: false,
             draft_interval_ms: 2_000,
+            gather_ms: 1_500,
             catch_up_hours: 24,
             catch_up_messages: 200,
             image_kib: 4_096,

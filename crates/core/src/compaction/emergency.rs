@@ -176,8 +176,8 @@ pub(crate) fn fewest(
 /// The marker for everything up to `to_seq`, an adjacent truncated marker before it joined in. Its digest takes what the
 /// stack's share has free.
 fn marker(conversation: &Conversation, agent: &AgentSettings, to_seq: Seq) -> Marker {
-    let leaving = conversation.live.iter().take_while(|entry| entry.seq <= to_seq).cloned();
-    let leaving: Vec<Arc<Entry>> = leaving.map(|entry| conversation.without_deleted(entry)).collect();
+    let leaving = conversation.live.iter().take_while(|entry| entry.seq <= to_seq);
+    let leaving: Vec<Arc<Entry>> = leaving.cloned().collect();
     let tokens = read_tokens(&leaving);
     let joined = match conversation.stack.items().last() {
         Some(StackItem::Marker(last)) if last.kind == MarkerKind::Truncated => Some(last),
@@ -197,19 +197,14 @@ fn marker(conversation: &Conversation, agent: &AgentSettings, to_seq: Seq) -> Ma
     let mut from_seq = leaving.first().map_or(to_seq, |entry| entry.seq);
     if let Some(last) = joined {
         from_seq = last.from_seq;
-        let older = last.digest.iter().filter(|line| !conversation.deleted.contains(&line.seq));
-        lines = join(older, lines, cap);
+        lines = join(&last.digest, lines, cap);
     }
     Marker::new(MarkerKind::Truncated, from_seq, to_seq, lines).counting(conversation.count(from_seq, to_seq))
 }
 
 /// Both digests, thinned evenly until they fit. The newest line stays.
-fn join<'a>(
-    older: impl Iterator<Item = &'a DigestLine>,
-    newer: Vec<DigestLine>,
-    cap: u32,
-) -> Vec<DigestLine> {
-    let mut lines: Vec<DigestLine> = older.cloned().chain(newer).collect();
+fn join(older: &[DigestLine], newer: Vec<DigestLine>, cap: u32) -> Vec<DigestLine> {
+    let mut lines: Vec<DigestLine> = older.iter().cloned().chain(newer).collect();
     while lines.len() > 1 && cairn_types::tokens::estimate(&crate::digest::render(&lines)) > cap {
         let mut keep = lines.len().is_multiple_of(2);
         lines.retain(|_| {

@@ -168,7 +168,7 @@ impl Conversation {
     }
 
     /// The entry, without its words when its message was deleted.
-    pub(crate) fn without_deleted(&self, entry: Arc<Entry>) -> Arc<Entry> {
+    pub fn without_deleted(&self, entry: Arc<Entry>) -> Arc<Entry> {
         if self.deleted.contains(&entry.seq) { Arc::new(entry.deleted()) } else { entry }
     }
 }

@@ -49,7 +49,7 @@ impl Conversation {
 
     fn fold(&mut self, record: &Record) -> Result<(), String> {
         match &record.event {
-            Event::Message(event) => self.fold_message(event),
+            Event::Message(event) => self.fold_message(record.n, event),
             Event::Turn(event) => self.fold_turn(record, event),
             Event::Compaction(event) => self.fold_compaction(record, event),
             Event::Artifact(event) => {
@@ -81,7 +81,7 @@ impl Conversation {
         }
     }
 
-    fn fold_message(&mut self, event: &MessageEvent) -> Result<(), String> {
+    fn fold_message(&mut self, n: u64, event: &MessageEvent) -> Result<(), String> {
         match event {
             MessageEvent::Accepted(pending) => self.accept(pending)?,
             MessageEvent::Edited { message, parts, addressed, fingerprint, tokens } => {
@@ -92,7 +92,10 @@ impl Conversation {
                 pending.fingerprint.clone_from(fingerprint);
                 pending.tokens = *tokens;
             }
-            MessageEvent::Deleted { message, seqs } => self.delete(message, seqs),
+            MessageEvent::Deleted { message, seqs } => {
+                self.delete(message, seqs);
+                self.deleted_n = n;
+            }
             MessageEvent::CommandTaken { .. } | MessageEvent::Refused { .. } => {}
         }
         Ok(())
@@ -592,19 +595,30 @@ impl Conversation {
         self.quotes.retain(|quote| !seqs.contains(&quote.seq));
         let first = self.first_seq;
         self.deleted.extend(live.chain(seqs.iter().copied()).filter(|seq| *seq >= first));
+        self.hide_deleted();
     }
 
     /// Takes the words of deleted messages out of the window.
-    fn forget_deleted(&mut self) {
-        let deleted = std::mem::take(&mut self.deleted);
-        if deleted.is_empty() {
-            return;
-        }
-        for entry in self.live.iter_mut().filter(|entry| deleted.contains(&entry.seq)) {
+    pub(super) fn hide_deleted(&mut self) {
+        let Self { deleted, live, pruned, stack, .. } = self;
+        let mut is_less = false;
+        for entry in live.iter_mut().filter(|entry| deleted.contains(&entry.seq) && !entry.is_deleted()) {
             *entry = Arc::new(entry.deleted());
+            is_less = true;
         }
-        self.pruned.retain(|seq, _| !deleted.contains(seq));
-        self.stack.unquote(|seq| deleted.contains(&seq));
+        pruned.retain(|seq, _| !deleted.contains(seq));
+        stack.unquote(|seq| deleted.contains(&seq));
+        if is_less {
+            self.restart_watches();
+        }
+    }
+
+    /// Takes the words of deleted messages out of a new item of the stack, too. Only what a run under way has read is
+    /// remembered from then on.
+    fn forget_deleted(&mut self) {
+        self.hide_deleted();
+        let run = self.run.as_ref().map(|run| run.from_seq..=run.to_seq);
+        self.deleted.retain(|seq| run.as_ref().is_some_and(|run| run.contains(seq)));
     }
 
     fn start_run(&mut self, run: &Run) -> Result<(), String> {

@@ -220,10 +220,13 @@ pub struct Conversation {
     /// Turns of this generation that `/undo` archived, oldest first.
     #[serde(default)]
     pub undone: Vec<Undone>,
-    /// Entries whose messages were deleted since the window's prefix last changed: their words leave it with the next
-    /// change, so that nothing else is sent again for their sake.
+    /// Entries whose messages were deleted since the stack last changed, or that a run under way may have read. The window
+    /// has none of their words.
     #[serde(default)]
     pub deleted: BTreeSet<Seq>,
+    /// Number of the last record that deleted a message; 0: none. A request that was assembled before it may have its words.
+    #[serde(default)]
+    pub deleted_n: u64,
     /// Accepted, not yet in a turn, first in first out.
     pub pending: VecDeque<Pending>,
     pub open_turn: Option<OpenTurn>,
@@ -337,6 +340,7 @@ impl Conversation {
             live: VecDeque::new(),
             undone: Vec::new(),
             deleted: BTreeSet::new(),
+            deleted_n: 0,
             pending: VecDeque::new(),
             open_turn: None,
             run: None,

@@ -52,6 +52,8 @@ impl Conversation {
                 None => return false,
             }
         }
+        // Snapshots of earlier versions have them until the next compaction.
+        self.hide_deleted();
         true
     }
 }

@@ -118,7 +118,9 @@ fn render_item(item: &StackItem, lookup: LookupTools) -> String {
 /// The words that the open turn is to answer.
 pub fn question(conversation: &Conversation) -> String {
     let Some(open) = &conversation.open_turn else { return String::new() };
-    let asked = conversation.live.iter().filter(|entry| entry.turn == open.id && entry.role == Role::User);
+    let is_asked =
+        |entry: &&Arc<Entry>| entry.turn == open.id && entry.role == Role::User && !entry.is_deleted();
+    let asked = conversation.live.iter().filter(is_asked);
     asked.map(|entry| text_of(&entry.parts)).collect::<Vec<_>>().join("\n")
 }
 

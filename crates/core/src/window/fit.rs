@@ -152,8 +152,7 @@ fn leave_out_turns(
         left += turn.iter().map(|entry| u64::from(entry.tokens)).sum::<u64>();
         n_out += turn.len();
     }
-    let out: Vec<Arc<Entry>> =
-        draft.entries.drain(..n_out).map(|entry| conversation.without_deleted(entry)).collect();
+    let out: Vec<Arc<Entry>> = draft.entries.drain(..n_out).collect();
     let (Some(first), Some(last)) = (out.first(), out.last()) else { return };
     let budget = digest::budget(read_tokens(&out), digest_most).max(digest::FLOOR) as u32;
     let marker = Marker::new(MarkerKind::Truncated, first.seq, last.seq, quoted(&out, budget))

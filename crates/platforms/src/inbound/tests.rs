@@ -59,6 +59,7 @@ fn inbound(chat: &str, message: &str) -> Inbound {
         direct: false,
         reply_to: None,
         provenance: Provenance::default(),
+        gather: cairn_types::message::Gather::default(),
     }
 }
 

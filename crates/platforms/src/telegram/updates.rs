@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cairn_types::command::{Command, CommandAnswer};
 use cairn_types::ids::{AgentId, ChannelId, MessageId};
-use cairn_types::message::{Amendment, Change, Inbound, Part};
+use cairn_types::message::{Amendment, Change, Gather, Inbound, Part};
 use jiff::Timestamp;
 
 use super::content::{self, Speaker};
@@ -150,12 +150,27 @@ impl InboundHandler {
             direct: admitted.direct,
             reply_to: replied_to(message).map(|reply| self.telegram.message_id(reply)),
             provenance: content::quoted(message, &self.me, self.path.platform()),
+            gather: self.gather(message),
         };
         let chat = topic_of(message);
         match self.path.submit(inbound, || self.let_urgent_pass(chat)).await {
             Outcome::Taken => "taken_in",
             Outcome::Refused { why, reply } => self.refused(message, why, reply),
         }
+    }
+
+    /// What may follow a message.
+    fn gather(&self, message: &Message) -> Gather {
+        let own =
+            replied_to(message).filter(|reply| reply.from.as_ref().is_some_and(|user| user.id == self.me.id));
+        let gather = self.path.chat.get().gather(own.map(|reply| reply.words().0));
+        let album = message.media_group_id.clone();
+        let is_next = |job: &Job| match &job.update {
+            Update::Message(next) => next.media_group_id == album,
+            _ => false,
+        };
+        let more = album.is_some() && self.chat_queues.has(topic_of(message), is_next);
+        Gather { album, more, ..gather }
     }
 
     async fn edited(&self, message: &Message) -> &'static str {

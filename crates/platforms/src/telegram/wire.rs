@@ -280,6 +280,9 @@ pub(super) struct Message {
     pub(super) reply_to_story: Option<Thing>,
     #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) forward_origin: Option<Origin>,
+    /// The album that it is part of.
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) media_group_id: Option<String>,
     #[serde(default, deserialize_with = "lenient::list")]
     pub(super) photo: Vec<PhotoSize>,
     #[serde(default, deserialize_with = "lenient::or_default")]

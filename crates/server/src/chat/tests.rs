@@ -105,6 +105,7 @@ impl Fixture {
             direct: [PRIVATE, BOBS].contains(&channel),
             reply_to: None,
             provenance: cairn_types::message::Provenance::default(),
+            gather: cairn_types::message::Gather::default(),
         };
         let mut admission = self.chat_commands.deps.runtime.submit(inbound).await.unwrap();
         while let Some(progress) = admission.progress.next().await {

@@ -85,6 +85,7 @@ fn check(api: &LocalApi, channel: &str, request: MessageRequest) -> Result<Inbou
         direct: false,
         reply_to: None,
         provenance: cairn_types::message::Provenance::default(),
+        gather: cairn_types::message::Gather::default(),
     })
 }
 

@@ -249,6 +249,7 @@ fn chat(network: &Network, config: &Config) -> ChatSettings {
         image_max_bytes: kib(network.image_kib),
         text_max_bytes: kib(network.text_file_kib),
         draft_every: draft_every(network),
+        gather: Duration::from_millis(network.gather_ms),
         catch_up: CatchUp {
             max_age: SignedDuration::from_hours(network.catch_up_hours.cast_signed()),
             max_messages: count(network.catch_up_messages),

@@ -177,6 +177,7 @@ impl FakeDiscord {
         self.shared.update(|state| {
             let place = state.world.channel(channel);
             messages.iter().for_each(|id| drop(place.messages.remove(id)));
+            place.deleted_last = place.deleted_last.max(messages.iter().max().copied());
             let mut data = json!({"channel_id": channel.to_string()});
             if let Some(guild) = place.guild {
                 data["guild_id"] = guild.to_string().into();

@@ -47,7 +47,10 @@ pub(super) fn member_of(world: &World, id: u64) -> Value {
 }
 
 pub(super) fn channel(world: &World, channel: &Channel) -> Value {
-    let last = channel.messages.keys().next_back().map(u64::to_string);
+    // "may not point to an existing or valid message" ("Channel Object" in Discord's documentation): it goes on naming the last
+    // message after that is deleted.
+    let last =
+        channel.messages.keys().next_back().copied().max(channel.deleted_last).map(|id| id.to_string());
     let mut body =
         json!({"id": channel.id.to_string(), "type": channel.kind, "last_message_id": last, "flags": 0});
     if let Some(recipient) = channel.recipient {

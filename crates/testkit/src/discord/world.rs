@@ -71,6 +71,8 @@ pub(super) struct Channel {
     pub(super) recipient: Option<u64>,
     pub(super) access: Access,
     pub(super) messages: BTreeMap<u64, Message>,
+    /// The newest message that was deleted.
+    pub(super) deleted_last: Option<u64>,
     pub(super) acts: Vec<Act>,
 }
 
@@ -204,6 +206,7 @@ impl World {
             recipient: None,
             access: Access::Full,
             messages: BTreeMap::new(),
+            deleted_last: None,
             acts: Vec::new(),
         };
         self.channels.insert(id, channel);

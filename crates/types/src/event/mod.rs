@@ -134,8 +134,7 @@ pub enum MessageEvent {
         /// Estimated tokens as the window renders it, before correction.
         tokens: u32,
     },
-    /// A person deleted a message. Its text is removed from the pending messages immediately, and from the window with the
-    /// next compaction.
+    /// A person deleted a message. Its text is removed from the pending messages and from the window immediately.
     #[serde(rename = "message_deleted")]
     Deleted {
         message: MessageId,

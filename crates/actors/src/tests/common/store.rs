@@ -56,7 +56,7 @@ pub(crate) struct Folded {
     /// Records of all channels that were looked at.
     n: usize,
     pub(crate) conversation: Conversation,
-    /// All entries, of all generations.
+    /// All entries, of all generations; deleted ones without their words.
     pub(crate) entries: Vec<Arc<Entry>>,
 }
 
@@ -203,6 +203,14 @@ impl MemStore {
             let known = folded.entries.last().map_or(Seq(0), |entry| entry.seq);
             let live = &folded.conversation.live;
             folded.entries.extend(live.range(live.partition_point(|entry| entry.seq <= known)..).cloned());
+            if let Event::Message(MessageEvent::Deleted { message, seqs }) = &record.event {
+                let is_gone = |entry: &Entry| {
+                    seqs.contains(&entry.seq) || entry.message.as_ref().is_some_and(|id| id.is_of(message))
+                };
+                for entry in folded.entries.iter_mut().filter(|entry| is_gone(entry)) {
+                    *entry = Arc::new(entry.deleted());
+                }
+            }
         }
         folded.n = records.len();
         read(folded)

@@ -9,12 +9,13 @@ use cairn_types::event::{
     RunOutcome, TurnEvent,
 };
 use cairn_types::ids::{ApprovalId, ChannelId, LOCAL_PLATFORM, MessageId, OutboxId, Seq, TurnId};
-use cairn_types::message::text_of;
+use cairn_types::message::{Role, text_of};
 use cairn_types::model::{ChatMessage, ChatRequest, Purpose};
 use cairn_types::ports::{Answer, SendPart};
 use cairn_types::tool::approval::ApprovalOutcome;
 
 use super::SYSTEM_PROMPT;
+use super::people::mark;
 use super::scene::Scene;
 use crate::tests::common::store::MemStore;
 
@@ -25,6 +26,8 @@ pub(super) struct Checks {
     calls: u64,
     accepted: BTreeMap<Known, usize>,
     deleted: BTreeSet<Known>,
+    /// Those whose deletion was acknowledged, or was journalled in an earlier life.
+    gone: BTreeSet<Known>,
     /// Messages that a turn took up.
     taken: BTreeSet<Known>,
     /// The place among the accepted of the last one that a turn of the channel took up.
@@ -222,6 +225,37 @@ impl Checks {
     /// The daemon is gone, and with it who waited.
     pub(super) fn nobody_waits(&mut self) {
         self.waiting.clear();
+        self.gone.clone_from(&self.deleted);
+    }
+
+    /// A deletion was acknowledged. One of a message that was not there yet is none.
+    pub(super) fn is_gone(&mut self, known: Known) {
+        if self.deleted.contains(&known) {
+            self.gone.insert(known);
+        }
+    }
+
+    /// What is deleted is sent to no model again, but for what summaries and results of tools took from it before.
+    fn asks_nothing_deleted(&self, scene: &Scene, request: &ChatRequest) {
+        let texts: Vec<String> = match &request.purpose {
+            Purpose::Reply { .. } => {
+                let said = request.messages.iter().filter_map(|message| match message {
+                    ChatMessage::User { parts } => Some(text_of(parts)),
+                    _ => None,
+                });
+                said.collect()
+            }
+            Purpose::Summarise { entries, .. } => {
+                entries.iter().filter(|entry| entry.role == Role::User).map(|entry| entry.text()).collect()
+            }
+            Purpose::Merge { .. } => Vec::new(),
+        };
+        for (_, message) in self.gone.iter().filter(|(channel, _)| *channel == request.channel) {
+            let mark = mark(message);
+            scene.check(!texts.iter().any(|text| text.contains(&mark)), || {
+                format!("a deleted message is sent to no model: {message} in {}", request.channel)
+            });
+        }
     }
 
     pub(super) fn amended(&mut self, channel: &ChannelId, message: &MessageId) {
@@ -256,6 +290,7 @@ impl Checks {
     pub(super) fn asked(&mut self, scene: &Scene, request: &ChatRequest) {
         let channel = &request.channel;
         whole_pairs(scene, request);
+        self.asks_nothing_deleted(scene, request);
         let window = scene.mood.window_tokens();
         // The words are English: an exact count, which takes long, is needed near the bound alone.
         let tokens = Some(bytes(request) / 4).filter(|tokens| tokens * 10 < window * 7);
@@ -449,7 +484,7 @@ fn may_change_prefix(event: &Event) -> bool {
                 | CompactionEvent::RunCheckpointed { .. }
                 | CompactionEvent::UsageSpent { .. }
         ),
-        Event::Artifact(_) => true,
+        Event::Artifact(_) | Event::Message(MessageEvent::Deleted { .. }) => true,
         Event::Message(_) | Event::Delivery(_) | Event::Approval(_) | Event::Memory(_) => false,
         Event::Registry(_) | Event::Maintenance(_) => false,
     }

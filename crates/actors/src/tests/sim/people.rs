@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cairn_types::command::Command;
 use cairn_types::ids::{ChannelId, MessageId};
-use cairn_types::message::{Amendment, Author, Change, Inbound, Part};
+use cairn_types::message::{Amendment, Author, Change, Gather, Inbound, Part};
 use cairn_types::ports::{Admission, Intake as _, Progress, Refusal};
 use futures::StreamExt as _;
 use jiff::Timestamp;
@@ -31,6 +31,11 @@ struct Written {
     addressed: bool,
 }
 
+/// Stands in whatever a message says, before and after an edit, and in nothing else that is said.
+pub(super) fn mark(message: &MessageId) -> String {
+    format!("{message};")
+}
+
 /// What was written so far.
 #[derive(Default)]
 pub(super) struct Letters(Mutex<Vec<Written>>);
@@ -44,11 +49,12 @@ impl Letters {
             1..5 => 300,
             _ => fastrand::usize(2..40),
         };
+        let id = MessageId::from(format!("m{:03}", all.len()));
         let written = Written {
             channel: channel.clone(),
-            id: MessageId::from(format!("m{:03}", all.len())),
             author: of::<&str>(&["ann", "ben"]),
-            text: format!("{} {}", all.len(), words(n)),
+            text: format!("{} {}", mark(&id), words(n)),
+            id,
             addressed: channel.platform() != NET || per_mille(850),
         };
         all.push(written.clone());
@@ -67,6 +73,13 @@ impl Written {
         Author { id: format!("{platform}/{}", self.author), name: self.author.to_owned() }
     }
 
+    /// Half of what is written may go on in another message, or is part of an album.
+    fn gather(&self) -> Gather {
+        let n = self.text.len();
+        let wait = Duration::from_millis(if n.is_multiple_of(2) { 0 } else { 1_500 });
+        Gather { wait, album: n.is_multiple_of(5).then(|| "album".to_owned()), more: n.is_multiple_of(10) }
+    }
+
     fn inbound(&self) -> Inbound {
         Inbound {
             channel: self.channel.clone(),
@@ -78,6 +91,7 @@ impl Written {
             direct: false,
             reply_to: None,
             provenance: cairn_types::message::Provenance::default(),
+            gather: self.gather(),
         }
     }
 }
@@ -151,7 +165,7 @@ impl Sim {
         let change = if fastrand::bool() {
             Change::Deleted
         } else {
-            let parts = vec![Part::text(format!("rather {}", words(6)))];
+            let parts = vec![Part::text(format!("rather {} {}", mark(&written.id), words(6)))];
             Change::Edited { author: written.author(), parts, addressed: fastrand::bool() }
         };
         let (scene, runtime) = (Arc::clone(&self.scene), runtime.clone());
@@ -160,7 +174,11 @@ impl Sim {
             scene.step(|| format!("{} is {kind}", written.id)).await;
             let (channel, message) = (written.channel, written.id);
             scene.checks.lock().amended(&channel, &message);
-            let done = runtime.amend(Amendment { channel, message, at: scene_time(&scene), change }).await;
+            let (at, known) = (scene_time(&scene), (channel.clone(), message.clone()));
+            let done = runtime.amend(Amendment { channel, message, at, change }).await;
+            if kind == "deleted" && done.is_ok() {
+                scene.checks.lock().is_gone(known);
+            }
             scene.note(|| format!("{kind}: {done:?}"));
         });
     }

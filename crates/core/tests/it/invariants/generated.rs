@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use cairn_core::settings::{HardClear, PruneMode, PruningSettings};
-use cairn_types::event::{CompactionEvent, DeliveryEvent, Event, Receipt, Record, Run, TurnEvent};
+use cairn_types::event::{
+    CompactionEvent, DeliveryEvent, Event, MessageEvent, Receipt, Record, Run, TurnEvent,
+};
 use cairn_types::ids::{MessageId, OutboxId, Seq};
 use cairn_types::message::{Entry, Role};
 use cairn_types::model::{ChatMessage, ChatRequest};
@@ -190,7 +192,7 @@ fn check_whole_turns(sim: &Sim) {
     }
 }
 
-/// Deleted words are in no run's source, and in no request since the window's prefix last changed.
+/// Deleted words are in no run's source, and in no request.
 fn check_deleted(sim: &Sim) {
     let word = |id: &MessageId| own_word(id.as_str()[1..].parse().unwrap());
     let conversation = &sim.conversation;
@@ -202,9 +204,9 @@ fn check_deleted(sim: &Sim) {
         }
         assert!(source.iter().all(|entry| !conversation.is_undone(entry.seq)));
     }
-    if conversation.open_turn.is_some() && !(sim.gone.is_empty() && conversation.undone.is_empty()) {
+    if conversation.open_turn.is_some() && !(sim.deleted.is_empty() && conversation.undone.is_empty()) {
         let request = format!("{:?}", sim.assemble().request);
-        for message in &sim.gone {
+        for message in &sim.deleted {
             assert!(!request.contains(&word(message)), "deleted message {message} is in the request");
         }
         for undone in &conversation.undone {
@@ -223,7 +225,7 @@ fn check_deleted(sim: &Sim) {
     }
 }
 
-/// Neither an edit nor a deletion changes what the model is about to see.
+/// An edit of a message changes nothing of what the model saw before.
 fn check_prefix(before: Option<ChatRequest>, sim: &Sim) {
     if let Some(before) = before {
         assert_eq!(
@@ -250,6 +252,7 @@ fn check_stable(before: Option<(ChatRequest, usize)>, sim: &Sim) -> Option<(Chat
             | CompactionEvent::ResultsPruned { .. }
             | CompactionEvent::StackRetired { .. },
         )
+        | Event::Message(MessageEvent::Deleted { .. })
         | Event::Turn(TurnEvent::SessionStarted { .. } | TurnEvent::Undone { .. }) => true,
         _ => false,
     };
@@ -316,7 +319,7 @@ proptest! {
         let mut last = None;
         for step in &steps {
             let run = sim.conversation.run.clone();
-            let amends = matches!(step, Step::Edit(..) | Step::Delete(_));
+            let amends = matches!(step, Step::Edit(..));
             let request =
                 (amends && sim.conversation.open_turn.is_some()).then(|| sim.assemble().request);
             carry_out(&mut sim, step);

@@ -37,7 +37,6 @@ pub(crate) struct Sim {
     pub(crate) items: Vec<OutboxItem>,
     /// Messages that were deleted, and those that were before the window's prefix last changed.
     pub(crate) deleted: BTreeSet<MessageId>,
-    pub(crate) gone: BTreeSet<MessageId>,
     /// Runs that ended, whose results may come in late.
     pub(crate) ended: Vec<RunId>,
     /// The sessions before this one: first entry and last.
@@ -89,7 +88,6 @@ impl Sim {
             spoken: BTreeMap::new(),
             items: Vec::new(),
             deleted: BTreeSet::new(),
-            gone: BTreeSet::new(),
             ended: Vec::new(),
             sessions: Vec::new(),
             artifacts: BTreeMap::new(),
@@ -121,20 +119,8 @@ impl Sim {
         for entry in &self.conversation.live {
             self.spoken.entry(entry.seq).or_insert_with(|| entry.clone());
         }
-        match &record.event {
-            Event::Message(MessageEvent::Deleted { message, .. }) => {
-                self.deleted.insert(message.clone());
-            }
-            Event::Compaction(CompactionEvent::RunEnded(end)) if end.summary.is_some() => {
-                self.gone.clone_from(&self.deleted)
-            }
-            Event::Compaction(
-                CompactionEvent::EmergencyApplied { .. }
-                | CompactionEvent::StackRetired { .. }
-                | CompactionEvent::ResultsPruned { .. },
-            )
-            | Event::Turn(TurnEvent::SessionStarted { .. }) => self.gone.clone_from(&self.deleted),
-            _ => {}
+        if let Event::Message(MessageEvent::Deleted { message, .. }) = &record.event {
+            self.deleted.insert(message.clone());
         }
         let channel = &self.conversation.channel;
         if let Some(item) = OutboxItem::intended(channel, record) {

@@ -65,7 +65,7 @@ impl Setup {
             "[defaults.compaction]\nretry_base_ms = 1\n\n[[models]]\nid = \"main\"\nprovider = \"openai\"\n\
              base_url = \"{}\"\nmodel = \"fake\"\ncontext_window = {WINDOW}\nmax_output_tokens = 1000\n\n\
              [[agents]]\nid = \"main\"\nmodels = [\"main\"]\n\n\
-             [discord]\ntoken_file = \"token\"\napi_url = \"{}\"\ngateway_url = \"{}\"\nservers = [{SERVER}]\n{}\n\n\
+             [discord]\ntoken_file = \"token\"\ngather_ms = 0\napi_url = \"{}\"\ngateway_url = \"{}\"\nservers = [{SERVER}]\n{}\n\n\
              [commands]\noperators = [\"discord/{}\"]\n\n{}\n",
             model.base_url(),
             discord.api_url(),

@@ -54,10 +54,11 @@ impl World {
     pub(crate) async fn start_at(self, log_level: &'static str, keys: &str) -> Rig {
         std::fs::write(self.dir.path().join("telegram.token"), self.telegram.token()).unwrap();
         let config = self.dir.path().join("config.toml");
+        let wait = if keys.contains("gather_ms") { "" } else { "gather_ms = 0\n" };
         let text = format!(
             "[log]\nlevel = \"{log_level}\"\n\n[[models]]\nid = \"fake\"\nprovider = \"openai\"\nbase_url = \"{}\"\n\
              model = \"fake\"\ncontext_window = 32000\nmax_output_tokens = 4096\n\n[[agents]]\nid = \"main\"\n\
-             models = [\"fake\"]\n\n[telegram]\ntoken_file = \"telegram.token\"\napi_url = \"{}\"\n{keys}\n",
+             models = [\"fake\"]\n\n[telegram]\ntoken_file = \"telegram.token\"\napi_url = \"{}\"\n{wait}{keys}\n",
             self.model.base_url(),
             self.telegram.api_url(),
         );

@@ -57,9 +57,16 @@ impl InboundHandler {
         let row = until_known(self.link.platform(), || self.path.ports.intake.channel(&name)).await;
         let last = row.and_then(|row| row.last_message).and_then(|message| number(message.as_str()));
         let heard = self.places.heard(channel);
-        let Some(from) = self.where_from(missed, last, heard) else { return Looked::Quiet };
         let me = *self.me.lock();
         let may_read = me.and_then(|me| self.places.may_read(channel, me, self.path.now()));
+        let shows_all = channel_ref.is_direct() || may_read == Some(true);
+        let to_read = ChannelToRead { id: channel, name: &name, shows_all };
+        let Some(from) = self.where_from(missed, last, heard) else {
+            return match last {
+                Some(last) => self.find_deleted(&to_read, overlap(last), u64::MAX).await,
+                None => Looked::Quiet,
+            };
+        };
         match (may_read, last) {
             (Some(false), None) => return Looked::Quiet,
             (Some(false), Some(_)) => {
@@ -69,12 +76,45 @@ impl InboundHandler {
             }
             _ => {}
         }
-        let shows_all = channel_ref.is_direct() || may_read == Some(true);
-        let looked = self.read_missed(&ChannelToRead { id: channel, name: &name, shows_all }, from).await;
+        let mut looked = self.read_missed(&to_read, from).await;
         if matches!(looked, Looked::Read { .. }) && missed.last != UNTOLD {
             self.places.set_heard(channel, missed.last);
         }
+        if let Looked::Read { deleted, .. } = &mut looked
+            && let Looked::Read { deleted: earlier, .. } = self.find_deleted(&to_read, from, from).await
+        {
+            *deleted += earlier;
+        }
         looked
+    }
+
+    /// Reads a channel's newest messages, one page of them, where the runtime has messages up to id `to` that a model may still
+    /// read: Discord's list goes on naming a message that is deleted, so nothing else tells that one of them is. `from`: where to
+    /// read from once the channel can be read again.
+    async fn find_deleted(&self, to_read: &ChannelToRead<'_>, from: u64, to: u64) -> Looked {
+        let mut known = self.standing(to_read, self.oldest()).await;
+        known.retain(|message| number(message.as_str()).is_some_and(|id| id <= to));
+        if known.is_empty() {
+            return Looked::Quiet;
+        }
+        match self.page(to_read.id, Page::Newest).await {
+            Ok(values) => {
+                let ids: HashSet<u64> = values.iter().filter_map(id_of).collect();
+                let all = values.len() < PAGE;
+                let from = if all { 0 } else { ids.iter().min().copied().unwrap_or(u64::MAX) };
+                let history = History { from, messages: Vec::new(), ids };
+                let deleted = self.amend_deleted(to_read, known, &history).await;
+                Looked::Read { messages: 0, deleted }
+            }
+            Err(error) if error.is_unknown_channel() => {
+                self.gone(to_read.id);
+                Looked::Unreadable
+            }
+            Err(error) => {
+                self.cannot_read(to_read.id, from, &error.to_string());
+                Looked::Unreadable
+            }
+        }
     }
 
     /// The id to read from; `None`: nothing was missed. `last`: the last message taken in from this channel; `heard`: the

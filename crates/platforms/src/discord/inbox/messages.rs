@@ -195,6 +195,9 @@ impl InboundHandler {
         let Some(parts) = self.parts(&served).await else { return };
         let Served { message, admitted } = served;
         let reply_to = message.referenced_message.as_ref();
+        let me = *self.me.lock();
+        let answers = reply_to.filter(|answered| Some(answered.author.id) == me);
+        let answers = answers.map(|answered| answered.content.as_str());
         let inbound = Inbound {
             channel: admitted.channel,
             message: RuntimeMessage::new(message.id.to_string()),
@@ -205,6 +208,7 @@ impl InboundHandler {
             direct: admitted.direct,
             reply_to: reply_to.map(|answered| RuntimeMessage::new(answered.id.to_string())),
             provenance: self.quoted(&message),
+            gather: self.path.chat.get().gather(answers),
         };
         let outcome = self.path.submit(inbound, || ()).await;
         if let Outcome::Refused { reply: Some(words), .. } = outcome {

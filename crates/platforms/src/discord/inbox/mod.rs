@@ -66,6 +66,9 @@ fn enqueue(
     channel: ChannelId,
     item: Item,
 ) -> bool {
+    if let Item::Deleted { id, .. } = &item {
+        forget(queue, *id);
+    }
     let full = queue.len() >= QUEUE_MAX || n_waiting >= ALL_MAX;
     let known = queue.iter_mut().find_map(|item| match item {
         Item::Backfill(missed) => Some(missed),
@@ -87,7 +90,12 @@ fn enqueue(
             );
             return true;
         }
-        (Item::Edited(_) | Item::Deleted { .. }, _) if full => {
+        (Item::Deleted { id, .. }, Some(known)) if full => known.join(Missed::after(id.get() - 1)),
+        (Item::Deleted { id, .. }, None) if full => {
+            queue.push_back(Item::Backfill(Missed::after(id.get() - 1)));
+            return true;
+        }
+        (Item::Edited(_), _) if full => {
             metrics::counter!("cairn_discord_changes_dropped_total").increment(1);
             tracing::warn!(
                 platform,
@@ -102,6 +110,16 @@ fn enqueue(
         }
     }
     false
+}
+
+/// Takes what a message says, and its edits, out of a queue.
+fn forget(queue: &mut VecDeque<Item>, gone: MessageId) {
+    queue.retain(|item| !matches!(item, Item::Edited(message) if message.id == gone));
+    for item in queue.iter_mut() {
+        if matches!(item, Item::Message(message) if message.id == gone) {
+            *item = Item::Passed(gone);
+        }
+    }
 }
 
 /// What every task of one run needs.
@@ -504,6 +522,25 @@ mod tests {
             let last = 1000 + fit as u64 - 1;
             let ids = ids(&queue);
             assert_eq!((ids.len(), ids[fit]), (fit + 1, ("backfill", last)));
+        }
+    }
+
+    #[test]
+    fn a_deletion_takes_what_waits_of_its_message_out_of_the_queue_and_is_never_dropped() {
+        let gone = |id| Item::Deleted { id: MessageId::new(id), guild: None };
+        let edit = |id| match message(id) {
+            Item::Message(message) => Item::Edited(message),
+            other => other,
+        };
+        let mut queue = VecDeque::from([message(10), edit(10), message(11), edit(11)]);
+        enqueue("discord", &mut queue, 4, ONE, gone(10));
+        let left: Vec<String> =
+            queue.iter().map(|item| format!("{item:?}").chars().take(7).collect()).collect();
+        assert_eq!(left, ["Passed(", "Message", "Edited(", "Deleted"]);
+        for (n_waiting, n) in [(ALL_MAX, 1), (ALL_MAX + 1, 1)] {
+            enqueue("discord", &mut queue, n_waiting, ONE, gone(7));
+            let missed: Vec<_> = queue.iter().filter(|item| matches!(item, Item::Backfill(_))).collect();
+            assert_eq!(missed.len(), n, "the channel is read from there on, once");
         }
     }
 

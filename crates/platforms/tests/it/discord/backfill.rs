@@ -57,11 +57,11 @@ async fn a_question_in_a_channel_or_thread_that_was_never_heard_in_is_taken_in()
     assert_eq!(taken, ["and here?", "are you there?"]);
     let status = running.wait_status(|status| status.caught_up.is_some()).await;
     let done = status.caught_up.expect("is told");
-    assert_eq!((done.read, done.messages, done.quiet, done.unread), (2, 2, 2, 0), "{done:?}");
+    assert_eq!((done.read, done.messages, done.quiet, done.unread), (3, 2, 1, 0), "{done:?}");
     assert_eq!(
         discord.arrived(Route::Fetch),
-        2,
-        "nothing was said where all is known, and nothing is read that is hidden"
+        3,
+        "where all is known something may be deleted, and nothing is read that is hidden"
     );
     assert!(running.status().troubles.is_empty(), "{:?}", running.status().troubles);
     discord.assert_clean();
@@ -229,19 +229,19 @@ async fn a_deletion_during_downtime_is_noticed_in_what_is_read_again() {
     discord.delete(CHANNEL, &[gone]);
     discord.delete(CHANNEL, &[last]);
     discord.say(CHANNEL, "alice", "new");
-    // In a channel without anything new nothing is read.
+    // Nothing new was said there.
     let other = discord.say(OTHER, "alice", "also gone");
     runtime.has(OTHER_NAME, other);
     discord.delete(OTHER, &[other]);
     let running = connected(&discord, &runtime).await;
     let done = running.wait_status(|status| status.caught_up.is_some()).await.caught_up.expect("is told");
-    assert_eq!((done.read, done.messages, done.deleted), (1, 1, 2), "{done:?}");
-    let mut deleted: Vec<_> = runtime.wait_amended(2).await;
+    assert_eq!((done.read, done.messages, done.deleted), (2, 1, 3), "{done:?}");
+    let mut deleted: Vec<_> = runtime.wait_amended(3).await;
     deleted.sort_by_key(|amendment| amendment.message.clone());
     assert!(deleted.iter().all(|amendment| amendment.change == Change::Deleted), "{deleted:?}");
     let ids: Vec<_> = deleted.into_iter().map(|amendment| amendment.message).collect();
-    assert_eq!(ids, [id(gone), id(last)]);
-    assert_eq!(discord.arrived(Route::Fetch), 1);
+    assert_eq!(ids, [id(gone), id(last), id(other)]);
+    assert_eq!(discord.arrived(Route::Fetch), 2);
     discord.assert_clean();
 }
 
@@ -331,7 +331,7 @@ async fn without_the_right_to_read_the_history_nothing_is_taken_for_deleted_and_
 }
 
 #[tokio::test]
-async fn a_new_session_reads_no_channel_whose_last_messages_were_all_heard() {
+async fn a_new_session_reads_no_channel_whose_last_messages_were_all_heard_and_have_left_the_window() {
     let (discord, runtime, running) = start().await;
     discord.say(CHANNEL, "alice", "well?");
     discord.say(OTHER, "alice", "known");
@@ -347,7 +347,10 @@ async fn a_new_session_reads_no_channel_whose_last_messages_were_all_heard() {
     running.adapter.send(answer).await.expect("is sent");
     // Comes after the event of the answer.
     discord.say(OTHER, "alice", "known, too");
-    runtime.wait_taken(3).await;
+    let taken = runtime.wait_taken(3).await;
+    // Nothing of it is in the window any more, so no deletion of it matters.
+    let well = taken.iter().find(|inbound| words(inbound) == "well?").expect("is taken").message.clone();
+    runtime.state.update(|state| state.summarised.insert(well));
     discord.forget_sessions();
     discord.post(OTHER, "alice", "missed").undelivered().send();
     discord.disconnect();
@@ -355,6 +358,22 @@ async fn a_new_session_reads_no_channel_whose_last_messages_were_all_heard() {
     let is_done = |status: &PlatformStatus| status.caught_up.is_some_and(|done| done.messages == 1);
     let done = running.wait_status(is_done).await.caught_up.expect("is told");
     assert_eq!((done.read, done.quiet, discord.arrived(Route::Fetch)), (1, 1, 1), "{done:?}");
+    discord.assert_clean();
+}
+
+#[tokio::test]
+async fn a_last_message_that_was_deleted_in_downtime_is_found_though_its_channel_is_quiet() {
+    let (discord, runtime, _running) = start().await;
+    let gone = discord.say(CHANNEL, "alice", "regretted");
+    discord.say(OTHER, "alice", "kept");
+    runtime.wait_taken(2).await;
+    discord.forget_sessions();
+    discord.delete(CHANNEL, &[gone]);
+    discord.disconnect();
+    let deleted = runtime.wait_amended(1).await;
+    assert_eq!((&deleted[0].message, &deleted[0].change), (&id(gone), &Change::Deleted));
+    // One page of each channel that has something live.
+    assert_eq!((deleted.len(), discord.arrived(Route::Fetch)), (1, 2));
     discord.assert_clean();
 }
 

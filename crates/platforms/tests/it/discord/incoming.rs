@@ -118,6 +118,7 @@ async fn an_edit_is_a_change_a_preview_is_none_and_deletions_are_changes() {
     runtime.wait_taken(3).await;
     discord.unfurl(CHANNEL, one, "https://a.example");
     discord.edit(CHANNEL, one, "see nothing");
+    runtime.wait_amended(1).await;
     discord.delete(CHANNEL, &[one]);
     discord.delete(CHANNEL, &[two, three]);
     let changes = runtime.wait_amended(4).await;

@@ -181,6 +181,7 @@ pub(super) fn delete(shared: &Shared, path: &Path) -> Outcome {
         own(state, path)?;
         let channel = state.world.channel(path.major);
         channel.messages.remove(&path.minor);
+        channel.deleted_last = channel.deleted_last.max(Some(path.minor));
         channel.acts.push(Act::Deleted(path.minor));
         if let Some(sent) = state.world.sent.iter_mut().find(|sent| sent.id == path.minor) {
             sent.deleted = true;
