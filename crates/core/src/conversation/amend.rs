@@ -77,6 +77,7 @@ fn edited(
         addressed: false,
         direct: conversation.direct_with.as_ref() == Some(&author.id),
         provenance: cairn_types::message::Provenance::default(),
+        reminder: None,
         fingerprint: String::new(),
         tokens: 0,
     };
