@@ -17,7 +17,7 @@ use crate::failure::RuntimeError;
 use crate::handle::ChannelHandle;
 use crate::lifecycle::Lifecycle;
 use crate::live::Live;
-use crate::messages::{Create, OutboxMsg, Request, RouterMsg};
+use crate::messages::{AlarmMsg, Create, OutboxMsg, Request, RouterMsg};
 
 /// Events that a slow watcher may lag behind before it misses some.
 const EVENT_QUEUE: usize = 1024;
@@ -32,6 +32,8 @@ pub(crate) struct Directory {
     router: RwLock<Option<ActorRef<RouterMsg>>>,
     /// `None` while it is down.
     outbox: RwLock<Option<ActorRef<OutboxMsg>>>,
+    /// `None` while it is down.
+    alarm: RwLock<Option<ActorRef<AlarmMsg>>>,
     watchers: broadcast::Sender<RuntimeEvent>,
     /// Number of the last use of a channel.
     uses: AtomicU64,
@@ -46,6 +48,7 @@ impl Directory {
             handles: RwLock::default(),
             router: RwLock::default(),
             outbox: RwLock::default(),
+            alarm: RwLock::default(),
             watchers: broadcast::Sender::new(EVENT_QUEUE),
             uses: AtomicU64::new(0),
             live,
@@ -108,6 +111,17 @@ impl Directory {
 
     pub(crate) fn set_outbox(&self, outbox: Option<ActorRef<OutboxMsg>>) {
         *self.outbox.write() = outbox;
+    }
+
+    pub(crate) fn set_alarm(&self, alarm: Option<ActorRef<AlarmMsg>>) {
+        *self.alarm.write() = alarm;
+    }
+
+    /// Sends a message to the alarm. An alarm that is down reads what is due when it restarts.
+    pub(crate) fn tell_alarm(&self, message: AlarmMsg) {
+        if let Some(alarm) = self.alarm.read().as_ref() {
+            let _ = alarm.send_message(message);
+        }
     }
 
     /// Kills the router in the middle of what it does, unless it is down.

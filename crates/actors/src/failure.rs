@@ -26,6 +26,9 @@ pub enum RuntimeError {
     /// There is no turn to take back.
     #[error("nothing to undo: {0}")]
     NothingToUndo(String),
+    /// A reminder cannot be set or cancelled, for this reason.
+    #[error("{0}")]
+    Reminder(String),
     /// The instruction for a compaction is too long.
     #[error(transparent)]
     Instruction(#[from] InstructionTooLong),
@@ -69,6 +72,7 @@ pub(crate) fn refusal(error: RuntimeError) -> Refusal {
         | RuntimeError::NoSuchDelivery(_)
         | RuntimeError::Limited(_)
         | RuntimeError::Instruction(_)
+        | RuntimeError::Reminder(_)
         | RuntimeError::NothingToUndo(_) => Refusal::Unavailable("starting a channel again"),
     }
 }

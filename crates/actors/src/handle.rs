@@ -16,7 +16,7 @@ use cairn_core::silence::shown;
 use cairn_core::store_port::Store;
 use cairn_core::window::Place;
 use cairn_types::event::Record;
-use cairn_types::ids::ChannelId;
+use cairn_types::ids::{ChannelId, MessageId};
 use cairn_types::ports::StoreError;
 use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
@@ -89,9 +89,15 @@ impl ChannelHandle {
         look(&self.conversation.read())
     }
 
-    /// Whether an answer here may consist of silence: several people talk, and nobody waits for each answer.
+    /// Whether an answer here may consist of silence: nobody waits for each answer, since several people talk or the turn is a
+    /// schedule's.
     pub(crate) fn may_be_silent(&self) -> bool {
-        self.read(|conversation| Place::of(conversation).is_group())
+        self.read(|conversation| {
+            let open = conversation.open_turn.as_ref();
+            let is_scheduled = open
+                .is_some_and(|open| !open.asked.is_empty() && open.asked.iter().all(MessageId::is_schedule));
+            is_scheduled || Place::of(conversation).is_group()
+        })
     }
 
     /// What may be shown of the answer under way.

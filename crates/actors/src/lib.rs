@@ -3,13 +3,15 @@
 //! ```text
 //! supervisor ── router ── channel    one per conversation awake; its only writer
 //!            │         └─ compactor  its sibling; starts workers, proposes runs and their results
-//!            └─ outbox               deliveries to chat networks
+//!            ├─ outbox               deliveries to chat networks
+//!            └─ alarm                when the next reminder is due
 //! ```
 //! Turns and workers are watched tasks, not actors: they are cancelled by a token, and a panic in one is a result
 //! like any other. [`Runtime`] is the handle to all of it. What the actors say to each other is in `messages`.
 
 mod admission;
 mod agent;
+mod alarm;
 mod approvals;
 mod budgets;
 mod channel;

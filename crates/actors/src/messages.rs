@@ -6,11 +6,14 @@ use cairn_core::agent::AgentSettings;
 use cairn_core::compaction::{NothingToCompact, SummaryDraft};
 use cairn_core::conversation::Conversation;
 use cairn_core::engine::MakeRoom;
+use cairn_core::reminder::NewReminder;
+use cairn_core::store_port::Due;
 use cairn_types::event::{Checkpoint, Event, RunEnd, RunOutcome};
-use cairn_types::ids::{ChannelId, Generation, MessageId, OutboxId, RunId, Seq, TurnId};
+use cairn_types::ids::{ChannelId, Generation, MessageId, OutboxId, ReminderId, RunId, Seq, TurnId};
 use cairn_types::message::{Amendment, Author, Entry, Inbound, Provenance, Role};
 use cairn_types::model::Usage;
 use cairn_types::ports::{Admission, OutboxItem, Refusal, StoreError, TurnFailure};
+use cairn_types::reminder::Reminder;
 use cairn_types::trace::CallTrace;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -82,6 +85,20 @@ pub(crate) enum Request {
         id: OutboxId,
         reply: Reply<Result<(), RuntimeError>>,
     },
+    SetReminder {
+        new: NewReminder,
+        reply: Reply<Result<Reminder, RuntimeError>>,
+    },
+    CancelReminder {
+        id: ReminderId,
+        /// `PLATFORM/USER`.
+        by: String,
+        /// Whose it has to be; `None`: of whomever.
+        owner: Option<String>,
+        reply: Reply<Result<Reminder, RuntimeError>>,
+    },
+    /// Fires the reminders that are due.
+    FireDue,
 }
 
 impl Request {
@@ -102,6 +119,11 @@ impl Request {
                 drop(reply.send(Err(error)));
             }
             Self::DropDelivery { reply, .. } => drop(reply.send(Err(error))),
+            Self::SetReminder { reply, .. } | Self::CancelReminder { reply, .. } => {
+                drop(reply.send(Err(error)));
+            }
+            // The alarm asks again.
+            Self::FireDue => {}
         }
     }
 }
@@ -388,6 +410,17 @@ pub(crate) enum OutboxMsg {
     /// The runtime stops: answer when no delivery is under way.
     Drain {
         done: Reply<()>,
+    },
+}
+
+pub(crate) enum AlarmMsg {
+    /// A reminder was set, cancelled or fired.
+    Changed,
+    /// A sleep is over.
+    Tick,
+    Found(Due),
+    Ping {
+        reply: Reply<()>,
     },
 }
 

@@ -8,13 +8,15 @@ use std::time::Duration;
 use cairn_core::compaction::Decision;
 use cairn_core::conversation::{Conversation, Outline};
 use cairn_core::limits::{Price, TalkLimits};
+use cairn_core::reminder::NewReminder;
 use cairn_core::settings::check_instruction;
 use cairn_core::window::measure;
 use cairn_types::command::Command;
 use cairn_types::event::MaintenanceEvent;
-use cairn_types::ids::{AgentId, ChannelId, Generation, LOCAL_PLATFORM, MessageId, OutboxId};
+use cairn_types::ids::{AgentId, ChannelId, Generation, LOCAL_PLATFORM, MessageId, OutboxId, ReminderId};
 use cairn_types::message::{Amendment, Author, Inbound, Part};
 use cairn_types::ports::{Admission, ChannelRow, Intake, OutboxItem, Refusal, Seen, StoreError};
+use cairn_types::reminder::Reminder;
 use cairn_types::tier::Tier;
 use cairn_types::tool::approval::{Approval, ApprovalOutcome, reads_as};
 use futures::StreamExt as _;
@@ -217,6 +219,54 @@ impl Runtime {
             .increment(1);
         self.shared.directory.tell_outbox(OutboxMsg::Cancel { channel: channel.clone(), id: id.clone() });
         Ok(())
+    }
+
+    /// Sets a reminder.
+    ///
+    /// # Errors
+    /// It is against the limits, the channel's agent is unknown, the store failed, or the daemon stops. `create`: whether the
+    /// channel may be one that was never seen.
+    pub async fn set_reminder(
+        &self,
+        channel: &ChannelId,
+        new: NewReminder,
+        create: bool,
+    ) -> Result<Reminder, RuntimeError> {
+        let create = if create { Create::Yes } else { Create::No };
+        let set = |reply| Request::SetReminder { new: new.clone(), reply };
+        self.shared.directory.ask(channel, create, set).await?
+    }
+
+    /// Cancels a reminder. `owner`: the reminder has to be theirs; `None`: of whomever. Returns it.
+    ///
+    /// # Errors
+    /// There is no such reminder, the store failed, or the daemon stops.
+    pub async fn cancel_reminder(
+        &self,
+        channel: &ChannelId,
+        id: &ReminderId,
+        by: &str,
+        owner: Option<&str>,
+    ) -> Result<Reminder, RuntimeError> {
+        let cancel = |reply| Request::CancelReminder {
+            id: id.clone(),
+            by: by.to_owned(),
+            owner: owner.map(str::to_owned),
+            reply,
+        };
+        self.shared.directory.ask(channel, Create::No, cancel).await?
+    }
+
+    /// The reminders of a channel, or of all channels by name, at most `limit`.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn reminders(
+        &self,
+        channel: Option<&ChannelId>,
+        limit: usize,
+    ) -> Result<Vec<(ChannelId, Reminder)>, RuntimeError> {
+        Ok(self.shared.ports.store.reminders(channel, limit).await?)
     }
 
     /// Counts a command that reads or writes what is stored, against the limits of its caller and its channel.

@@ -1,4 +1,4 @@
-//! The root supervisor: starts router and outbox, restarts them after a pause when they fail, and checks for the watchdog
+//! The root supervisor: starts router, outbox and alarm, restarts them after a pause when they fail, and checks for the watchdog
 //! whether every actor still takes messages.
 
 use std::sync::Arc;
@@ -8,9 +8,10 @@ use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
+use crate::alarm::Alarm;
 use crate::directory::Directory;
 use crate::failure;
-use crate::messages::{ChannelMsg, CompactorMsg, OutboxMsg, RouterMsg};
+use crate::messages::{AlarmMsg, ChannelMsg, CompactorMsg, OutboxMsg, RouterMsg};
 use crate::outbox::{Outbox, OutboxArgs};
 use crate::pace::Crashes;
 use crate::router::{Router, RouterArgs};
@@ -48,6 +49,8 @@ pub(crate) enum SupervisorMsg {
     StartRouter,
     /// Starts the outbox again, after a pause.
     StartOutbox,
+    /// Starts the alarm again, after a pause.
+    StartAlarm,
     Liveness {
         by: Instant,
         reply: oneshot::Sender<Liveness>,
@@ -65,6 +68,8 @@ pub(crate) struct SupervisorState {
     router_crashes: Crashes,
     outbox: Option<ActorId>,
     outbox_crashes: Crashes,
+    alarm: Option<ActorId>,
+    alarm_crashes: Crashes,
 }
 
 impl Actor for Supervisor {
@@ -84,9 +89,12 @@ impl Actor for Supervisor {
             router_crashes: Crashes::default(),
             outbox: None,
             outbox_crashes: Crashes::default(),
+            alarm: None,
+            alarm_crashes: Crashes::default(),
         };
         state.start_outbox(&myself).await?;
         state.start_router(&myself).await?;
+        state.start_alarm(&myself).await?;
         Ok(state)
     }
 
@@ -99,6 +107,7 @@ impl Actor for Supervisor {
         match message {
             SupervisorMsg::StartRouter => state.start_router(&myself).await,
             SupervisorMsg::StartOutbox => state.start_outbox(&myself).await,
+            SupervisorMsg::StartAlarm => state.start_alarm(&myself).await,
             SupervisorMsg::Liveness { by, reply } => {
                 let directory = Arc::clone(&state.shared.directory);
                 // In a task, so that the supervisor stays free. A dropped receiver is ignored.
@@ -140,6 +149,12 @@ impl Actor for Supervisor {
             tracing::error!(reason, ?pause, "the outbox failed; it starts again after a pause");
             state.shared.lifecycle.count_restart("outbox");
             myself.send_after(pause, || SupervisorMsg::StartOutbox);
+        } else if state.alarm == Some(who) {
+            state.shared.directory.set_alarm(None);
+            let pause = state.alarm_crashes.pause(base);
+            tracing::error!(reason, ?pause, "the alarm of reminders failed; it starts again after a pause");
+            state.shared.lifecycle.count_restart("alarm");
+            myself.send_after(pause, || SupervisorMsg::StartAlarm);
         }
         Ok(())
     }
@@ -163,6 +178,13 @@ impl SupervisorState {
         self.shared.directory.set_outbox(Some(outbox));
         Ok(())
     }
+
+    async fn start_alarm(&mut self, myself: &ActorRef<SupervisorMsg>) -> Result<(), ActorProcessingErr> {
+        let (alarm, _) = Alarm::spawn_linked(None, Alarm, self.shared.clone(), myself.get_cell()).await?;
+        self.alarm = Some(alarm.get_id());
+        self.shared.directory.set_alarm(Some(alarm));
+        Ok(())
+    }
 }
 
 /// Asks every actor for a sign of life. A dropped reply means that the actor has just ended, which its supervisor knows.
@@ -177,6 +199,7 @@ async fn liveness(directory: &Directory, by: Instant) -> Liveness {
         let _down = directory.tell_router(RouterMsg::Ping { reply });
     });
     ask("outbox".to_owned(), &|reply| directory.tell_outbox(OutboxMsg::Ping { reply }));
+    ask("alarm".to_owned(), &|reply| directory.tell_alarm(AlarmMsg::Ping { reply }));
     for handle in directory.handles() {
         ask(format!("channel {}", handle.id), &|reply| handle.tell_channel(ChannelMsg::Ping { reply }));
         ask(format!("compactor of {}", handle.id), &|reply| {

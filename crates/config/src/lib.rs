@@ -51,7 +51,7 @@ pub use secrets::{is_secret, names_variable, without_secrets};
 use source::{Seg, Source};
 pub use types::{
     AdminConfig, AgentConfig, Api, Bot, Bots, Config, FetchConfig, Limits, Log, LogFormat, McpConfig,
-    ModelConfig, Network, NetworkKind, OFFLINE, PlaceKeys, PlatformId, Provider, Store,
+    ModelConfig, Network, NetworkKind, OFFLINE, PlaceKeys, PlatformId, Provider, ScheduleConfig, Store,
 };
 
 /// A configuration, with its file, warnings and secrets.
@@ -279,6 +279,7 @@ fn examined(file: &Path, text: &str, env: &dyn Environment) -> Result<(Loaded, V
     check::check_webhooks(&mut check, &config.telegram);
     config.mcp = check::check_servers(&mut check, config.mcp, env);
     check::check_fetch(&mut check, &config.fetch);
+    check::check_schedules(&mut check, &config);
     check::check_tools(&mut check, &config);
     check::check_operators(&mut check, &config);
     check::check_limits(&mut check, &config.limits);

@@ -18,11 +18,11 @@ use super::secrets::looks_secret;
 use super::source::{Seg, Source};
 use super::types::{
     AdminConfig, AgentConfig, Config, FetchConfig, Limits, Log, McpConfig, ModelConfig, Network, PlaceKeys,
-    Store,
+    ScheduleConfig, Store,
 };
 
 /// Tables of a list that mean nothing without their name.
-const NAMED: [&str; 3] = ["models", "agents", "mcp"];
+const NAMED: [&str; 4] = ["models", "agents", "mcp", "schedules"];
 
 /// The unit of a number, by the end of its key.
 const UNITS: [(&str, &str); 10] = [
@@ -218,6 +218,7 @@ fn all_tables() -> Vec<Table> {
     let others = [
         ("mcp", fields_of::<McpConfig>()),
         ("fetch", fields_of::<FetchConfig>()),
+        ("schedules", fields_of::<ScheduleConfig>()),
         ("discord", fields_of::<Network>()),
         ("discord.places", fields_of::<PlaceKeys>()),
         ("telegram", fields_of::<Network>()),

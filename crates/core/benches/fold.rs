@@ -36,6 +36,7 @@ fn accepted(conversation: &Conversation) -> Event {
         addressed: true,
         direct: false,
         provenance: cairn_types::message::Provenance::default(),
+        reminder: None,
         fingerprint: String::new(),
         tokens: 30,
     }))

@@ -19,6 +19,15 @@ pub const HISTORY_SEARCH: &str = "history_search";
 /// Most pages of what [`HISTORY_SEARCH`] finds.
 pub const PAGES_MAX: u64 = 3;
 
+/// Name of the tool that sets a reminder.
+pub const REMIND: &str = "remind";
+
+/// Name of the tool that lists reminders.
+pub const REMINDERS: &str = "reminders";
+
+/// Name of the tool that cancels a reminder.
+pub const REMINDER_CANCEL: &str = "reminder_cancel";
+
 /// The definitions of all built-in tools, for [`crate::agent::AgentSettings::tools`].
 pub fn builtin_tools() -> Vec<ToolDef> {
     let tool = |name: &str, description: &str, parameters: Value| ToolDef {
@@ -64,18 +73,30 @@ pub fn builtin_tools() -> Vec<ToolDef> {
         ),
         artifact_read_def(),
         time_def(),
+        remind_def(),
+        tool(REMINDERS, "The reminders of this chat.", json!({ "type": "object", "properties": {} })),
+        tool(
+            REMINDER_CANCEL,
+            "Cancel a reminder of the person whom you answer.",
+            json!({
+                "type": "object",
+                "properties": { "id": { "type": "string" } },
+                "required": ["id"]
+            }),
+        ),
     ]
 }
 
 /// Whether a tool of that name is built in.
 pub fn is_builtin(name: &str) -> bool {
+    let own = [REMIND, REMINDERS, REMINDER_CANCEL];
     let names = [MEMORY_SAVE, "memory_search", HISTORY_SEARCH, "history_read", READ_TOOL, TIME];
-    names.contains(&name)
+    names.contains(&name) || own.contains(&name)
 }
 
 /// What calling a built-in tool does.
 pub fn effect_of_builtin(name: &str) -> Effect {
-    if name == MEMORY_SAVE { Effect::Changes } else { Effect::Reads }
+    if [MEMORY_SAVE, REMIND, REMINDER_CANCEL].contains(&name) { Effect::Changes } else { Effect::Reads }
 }
 
 fn artifact_read_def() -> ToolDef {
@@ -107,6 +128,25 @@ fn time_def() -> ToolDef {
             "properties": {
                 "zone": { "type": "string", "description": "IANA time zone, such as Europe/Berlin" }
             }
+        }),
+    }
+}
+
+fn remind_def() -> ToolDef {
+    ToolDef {
+        name: REMIND.to_owned(),
+        description:
+            "Set a reminder for the person whom you answer: at its time you get the text as a message here."
+                .to_owned(),
+        parameters: json!({
+            "type": "object",
+            "properties": {
+                "text": { "type": "string", "description": "what to remind of, or to do then" },
+                "at": { "type": "string", "description": "18:30, tomorrow 9:00, or 2026-12-24 18:00" },
+                "after": { "type": "string", "description": "20m or 2h30m" },
+                "every": { "type": "string", "description": "day 9:00, monday 9:00, or five cron fields" }
+            },
+            "required": ["text"]
         }),
     }
 }

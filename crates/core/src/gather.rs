@@ -93,6 +93,7 @@ mod tests {
                 addressed: words[0].ends_with('!'),
                 direct: false,
                 provenance: Provenance::default(),
+                reminder: None,
                 fingerprint: String::new(),
                 tokens: 1,
             });

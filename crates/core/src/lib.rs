@@ -23,6 +23,7 @@ pub mod memory;
 pub mod notice;
 pub mod prune;
 pub mod registry;
+pub mod reminder;
 pub mod result_guard;
 pub mod retention;
 pub mod settings;

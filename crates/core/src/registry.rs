@@ -78,6 +78,13 @@ fn pin(pins: &mut Pins, record: &Record) {
 }
 
 impl RegistryState {
+    /// Whether a person (`PLATFORM/USER`) is banned, or their pairing was revoked.
+    pub fn is_shut_out(&self, person: &str, now: Timestamp) -> bool {
+        let is_revoked = |pairing: &Pairing| pairing.revoked_at.is_some() && pairing.approved_at.is_none();
+        self.bans.get(person).is_some_and(|ban| ban.holds(now))
+            || self.pairings.get(person).is_some_and(is_revoked)
+    }
+
     pub fn apply(&mut self, record: &Record) {
         match &record.event {
             Event::Registry(RegistryEvent::PairingRequested { user, chat, code }) => {

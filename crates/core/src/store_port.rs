@@ -11,6 +11,7 @@ use cairn_types::message::{Artifact, Entry};
 use cairn_types::ports::{
     ArtifactLines, ChannelRow, Hit, LineRange, MemoryFilter, OutboxItem, Query, Recall, Seen, StoreError,
 };
+use cairn_types::reminder::Reminder;
 use futures::future::BoxFuture;
 
 use crate::conversation::Conversation;
@@ -104,6 +105,16 @@ pub trait Store: Send + Sync + 'static {
     /// The deliveries of a channel that are owed, or of all channels, oldest first. Those that are dead or unknown are not read.
     fn owed(&self, channel: Option<&ChannelId>) -> BoxFuture<'_, Result<Vec<OutboxItem>, StoreError>>;
 
+    /// The channels in which a reminder is due at `now`, and when the next one is.
+    fn due(&self, now: Timestamp) -> BoxFuture<'_, Result<Due, StoreError>>;
+
+    /// The reminders of a channel, or of all channels by name, at most `limit`.
+    fn reminders(
+        &self,
+        channel: Option<&ChannelId>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<(ChannelId, Reminder)>, StoreError>>;
+
     /// A delivery that is neither confirmed nor dropped.
     fn delivery_of(
         &self,
@@ -150,6 +161,15 @@ pub trait Store: Send + Sync + 'static {
 
     /// Removes the texts of expired artifacts, if any are left.
     fn remove_expired(&self, channel: &ChannelId) -> BoxFuture<'_, Result<(), StoreError>>;
+}
+
+/// Where reminders are due.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Due {
+    /// The first to be due comes first.
+    pub channels: Vec<ChannelId>,
+    /// When the next one is due; `None`: there is none.
+    pub next: Option<Timestamp>,
 }
 
 /// A row of the list of channels.

@@ -35,6 +35,7 @@ use cairn_server::parts::networks::{BadNetwork, Networks};
 use cairn_server::parts::people::DaemonPairings;
 use cairn_server::parts::restart::RestartHandle;
 use cairn_server::parts::retention::daily;
+use cairn_server::parts::schedules::keep_schedules;
 use cairn_server::parts::tools::{BadTools, ToolRegistry};
 use cairn_server::parts::{models, networks};
 use cairn_server::reload::{ReloadDeps, Reloader, SetLevel, Source};
@@ -128,8 +129,8 @@ pub struct Daemon {
     reloader: Option<Arc<Reloader>>,
     live: Live,
     identity: Identity,
-    /// Retention, the background check of the store, and the queries for context windows.
-    background: [Background; 3],
+    /// Retention, the background check of the store, the queries for context windows, and the schedules.
+    background: Vec<Background>,
 }
 
 /// How a daemon ended.
@@ -227,11 +228,14 @@ impl Daemon {
         let (router, admin_routes) = routes(&ports, admin);
         match socket.serve(router.clone()).await {
             Ok(()) => {
-                let background = [
+                let mut background = vec![
                     Background::start(keep_checked(store.clone(), Arc::clone(&clock))),
                     Background::start(daily(store.clone(), live.clone(), clock)),
                     Background::start(watch_windows(Arc::clone(&agents), runtime.clone())),
                 ];
+                if control.is_some() {
+                    background.push(Background::start(keep_schedules(runtime.clone(), live.clone())));
+                }
                 Ok(Self {
                     store,
                     runtime,

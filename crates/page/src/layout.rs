@@ -18,16 +18,18 @@ pub(super) enum Section {
     Channels,
     Memories,
     Tools,
+    Reminders,
     Outbox,
     Config,
     Events,
 }
 
-const MENU: [(Section, &str, &str); 7] = [
+const MENU: [(Section, &str, &str); 8] = [
     (Section::Status, "/", "Status"),
     (Section::Channels, "/channels", "Channels"),
     (Section::Memories, "/memories", "Memories"),
     (Section::Tools, "/tools", "Tools"),
+    (Section::Reminders, "/reminders", "Reminders"),
     (Section::Outbox, "/outbox", "Outbox"),
     (Section::Config, "/config", "Configuration"),
     (Section::Events, "/events", "Events"),

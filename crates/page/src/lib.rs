@@ -21,6 +21,7 @@ mod outbox;
 mod paint;
 mod pieces;
 mod prompt;
+mod reminders;
 mod ribbon;
 mod run;
 mod runs;
@@ -88,6 +89,8 @@ fn registers(admin: &Shared) -> Router<Shared> {
         .route("/memories/{id}", get(memories::one).post(memories::edit))
         .route("/tools", get(tools::view))
         .route("/approvals/{id}", post(tools::answer))
+        .route("/reminders", get(reminders::view))
+        .route("/reminders/{channel}/{id}/cancel", post(reminders::cancel))
         .route("/outbox", get(outbox::view))
         .route("/outbox/{id}/retry", post(outbox::retry))
         .route("/outbox/{id}/drop", post(outbox::drop))

@@ -35,8 +35,9 @@ use crate::views::history::HistoryPage;
 use crate::views::lists::{MadeAt, Totals};
 use crate::views::rows::Speaker;
 use crate::views::{Command, KeptSnapshot, memories, registry_view};
-use cairn_core::store_port::ChannelLine;
+use cairn_core::store_port::{ChannelLine, Due};
 use cairn_types::ports::MemoryTrail;
+use cairn_types::reminder::Reminder;
 
 /// Longest that a snapshot waits to be kept: it is only a cache.
 const SNAPSHOT_LIMIT: Duration = Duration::from_secs(5);
@@ -173,6 +174,19 @@ impl cairn_core::store_port::Store for Store {
     fn owed(&self, channel: Option<&ChannelId>) -> BoxFuture<'_, Result<Vec<OutboxItem>, StoreError>> {
         let channel = channel.cloned();
         self.look(move |_, reads| reads.owed(channel.as_ref())).boxed()
+    }
+
+    fn due(&self, now: Timestamp) -> BoxFuture<'_, Result<Due, StoreError>> {
+        self.look(move |_, reads| reads.due(now)).boxed()
+    }
+
+    fn reminders(
+        &self,
+        channel: Option<&ChannelId>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<(ChannelId, Reminder)>, StoreError>> {
+        let channel = channel.cloned();
+        self.look(move |_, reads| reads.reminders(channel.as_ref(), limit)).boxed()
     }
 
     fn delivery_of(

@@ -28,6 +28,13 @@ pub enum Command {
         /// The memory's id, or text that only this memory has.
         what: String,
     },
+    /// Set a reminder, or cancel one.
+    Remind {
+        /// A time and a text, or `cancel ID`.
+        words: String,
+    },
+    /// List the reminders of this chat.
+    Reminders,
     /// Show everything stored about the caller.
     Export,
     /// Forget everything stored about the caller.
@@ -174,6 +181,17 @@ pub const COMMANDS: &[CommandSpec] = &[
     with("memory", "Show what is remembered here, or search it", "query", "What to search for", false),
     with("remember", "Remember something", "text", "What to remember", true),
     with("forget", "Forget a memory", "what", "Its id, or words that only it has", true),
+    CommandSpec {
+        name: "remind",
+        description: "Set a reminder, or cancel one",
+        argument: Some(ArgumentSpec {
+            name: "when",
+            description: "A time and what of: in 2h tea; every monday 9:00 report; or: cancel 3",
+            required: true,
+            form: Some("TIME TEXT | cancel ID"),
+        }),
+    },
+    spec("reminders", "Show the reminders of this chat"),
     spec("export", "Show what is held about you here (for your eyes only)"),
     with("forgetme", "Forget what is held about you here", "confirm", "Write yes if you mean it", false),
     spec("new", "Start a new conversation; the old conversation stays in the archive"),
@@ -223,6 +241,8 @@ impl Command {
             "memory" => Self::Memory { query: given },
             "remember" => Self::Remember { text: words.to_owned() },
             "forget" => Self::Forget { what: words.to_owned() },
+            "remind" => Self::Remind { words: words.to_owned() },
+            "reminders" => Self::Reminders,
             "export" => Self::Export,
             "forgetme" => Self::ForgetMe { confirmed: matches!(words, "yes" | "true" | "confirm") },
             "new" => Self::New,
@@ -249,6 +269,8 @@ impl Command {
             Self::Memory { .. } => "memory",
             Self::Remember { .. } => "remember",
             Self::Forget { .. } => "forget",
+            Self::Remind { .. } => "remind",
+            Self::Reminders => "reminders",
             Self::Export => "export",
             Self::ForgetMe { .. } => "forgetme",
             Self::New => "new",
@@ -270,6 +292,8 @@ impl Command {
             Self::Memory { .. }
                 | Self::Remember { .. }
                 | Self::Forget { .. }
+                | Self::Remind { .. }
+                | Self::Reminders
                 | Self::Export
                 | Self::ForgetMe { .. }
         )
@@ -324,6 +348,8 @@ pub struct CommandPermissions {
     pub memory: Permission,
     pub remember: Permission,
     pub forget: Permission,
+    pub remind: Permission,
+    pub reminders: Permission,
     pub export: Permission,
     pub forgetme: Permission,
     /// With an instruction "everyone" counts as "direct".
@@ -348,6 +374,8 @@ impl Default for CommandPermissions {
             memory: Permission::Everyone,
             remember: Permission::Everyone,
             forget: Permission::Direct,
+            remind: Permission::Everyone,
+            reminders: Permission::Everyone,
             export: Permission::Everyone,
             forgetme: Permission::Everyone,
             new: Permission::Direct,
@@ -373,6 +401,8 @@ impl CommandPermissions {
             "memory" => self.memory,
             "remember" => self.remember,
             "forget" => self.forget,
+            "remind" => self.remind,
+            "reminders" => self.reminders,
             "export" => self.export,
             "forgetme" => self.forgetme,
             "new" => self.new,

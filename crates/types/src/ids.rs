@@ -98,6 +98,10 @@ string_id! {
     ArtifactId
 }
 string_id! {
+    /// A reminder: its ordinal in the channel, or `schedule:NAME`.
+    ReminderId
+}
+string_id! {
     /// An outbox item: one delivery that is owed to a platform.
     OutboxId
 }
@@ -133,7 +137,7 @@ impl MessageId {
         self.0.rsplit_once(CORRECTION)?.1.parse().ok()
     }
 
-    /// Whether the runtime made this id for an edit. Such an id names no message of the platform.
+    /// Whether the runtime made this id, for an edit or a reminder. Such an id names no message of the platform.
     pub fn is_correction(&self) -> bool {
         self.0.contains('#')
     }

@@ -10,6 +10,7 @@ pub mod model;
 pub mod people;
 pub mod ports;
 pub mod provider_state;
+pub mod reminder;
 pub mod summary;
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]

@@ -11,6 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::ids::{ArtifactId, Generation, MessageId, Seq, TurnId};
 use crate::provider_state::ProviderState;
+use crate::reminder::Fired;
 use crate::text::escape::{escape_name, escape_text, short_time};
 use crate::tokens::estimate;
 
@@ -418,6 +419,9 @@ pub struct Pending {
     /// Whose text it has besides its author's: the people whom it quotes or forwards.
     #[serde(default, rename = "voices", skip_serializing_if = "Provenance::is_empty")]
     pub provenance: Provenance,
+    /// The reminder that became this message. Accepting the message marks it as fired.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reminder: Option<Fired>,
     /// Hash of author and parts. A repeated message id with another hash is a conflict.
     pub fingerprint: String,
     /// Estimated tokens as the window renders it, before correction.

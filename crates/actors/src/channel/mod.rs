@@ -5,6 +5,7 @@
 
 mod deliveries;
 mod next_turn;
+mod reminders;
 mod report;
 mod requests;
 mod runs;

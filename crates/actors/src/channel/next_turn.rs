@@ -68,6 +68,7 @@ mod tests {
             addressed: text.ends_with('!'),
             direct: false,
             provenance: cairn_types::message::Provenance::default(),
+            reminder: None,
             fingerprint: String::new(),
             tokens: *tokens,
         };

@@ -52,6 +52,7 @@ impl ChannelState {
                 | Event::Artifact(_)
                 | Event::Memory(_)
                 | Event::Delivery(_)
+                | Event::Reminder(_)
                 | Event::Registry(_)
                 | Event::Maintenance(_) => {}
             }

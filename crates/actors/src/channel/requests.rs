@@ -81,6 +81,13 @@ impl ChannelState {
                 drop(reply.send(answer(self.retry_delivery(id).await)?));
             }
             Request::DropDelivery { id, reply } => drop(reply.send(answer(self.drop_delivery(id).await)?)),
+            Request::SetReminder { new, reply } => {
+                drop(reply.send(answer(self.set_reminder(new).await)?));
+            }
+            Request::CancelReminder { id, by, owner, reply } => {
+                drop(reply.send(answer(self.cancel_reminder(id, by, owner).await)?));
+            }
+            Request::FireDue => self.fire_due().await?,
         }
         Ok(())
     }
@@ -193,6 +200,7 @@ impl ChannelState {
             addressed: inbound.addressed,
             direct: inbound.direct,
             provenance: inbound.provenance.clone(),
+            reminder: None,
             fingerprint: print,
             tokens: 0,
         };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use cairn_core::compaction::Decision;
 use cairn_core::gather::Arrival;
 use cairn_core::thrashing::ThrashingWatch;
-use cairn_types::event::{Event, NewRecord, Record, TurnEnd};
+use cairn_types::event::{Event, MessageEvent, NewRecord, Record, TurnEnd};
 use cairn_types::ids::{MessageId, RunId, TurnId};
 use cairn_types::model::Finish;
 use cairn_types::ports::{Refusal, StoreError, TurnFailure};
@@ -22,7 +22,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::failure::{self, ChannelFault, RuntimeError};
 use crate::handle::ChannelHandle;
-use crate::messages::{ChannelMsg, CompactorMsg, Reply, RouterMsg};
+use crate::messages::{AlarmMsg, ChannelMsg, CompactorMsg, Reply, RouterMsg};
 use crate::shared::Shared;
 use crate::show::Show;
 use crate::tasks::Ended;
@@ -79,6 +79,14 @@ pub(super) fn answer<T, E>(result: Result<T, Failed<E>>) -> Result<Result<T, E>,
         Ok(done) => Ok(Ok(done)),
         Err(Failed::Refused(error)) => Ok(Err(error)),
         Err(Failed::Fault(fault)) => Err(fault),
+    }
+}
+
+fn changes_reminders(event: &Event) -> bool {
+    match event {
+        Event::Reminder(_) => true,
+        Event::Message(MessageEvent::Accepted(pending)) => pending.reminder.is_some(),
+        _ => false,
     }
 }
 
@@ -221,6 +229,9 @@ impl ChannelState {
         })?;
         self.handle.apply(&records).map_err(ChannelFault::from)?;
         self.enqueue_deliveries(&records);
+        if records.iter().any(|record| changes_reminders(&record.event)) {
+            self.shared.directory.tell_alarm(AlarmMsg::Changed);
+        }
         self.notify_watchers(&records);
         Ok(())
     }

@@ -10,12 +10,12 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[tokio::test(start_paused = true)]
 async fn every_actor_is_heard_while_turns_and_runs_take_their_time() {
     let (world, live) = started().await;
-    assert_eq!(live.runtime.liveness(PATIENCE).await.heard, 2, "router and outbox");
+    assert_eq!(live.runtime.liveness(PATIENCE).await.heard, 3, "router, outbox and alarm");
     let gate = world.model.hold(Kind::Reply);
     let open = live.say("a", "think about it for long").await;
     settle().await;
     let liveness = live.runtime.liveness(PATIENCE).await;
-    assert!(liveness.is_whole() && liveness.heard == 4, "{liveness:?}");
+    assert!(liveness.is_whole() && liveness.heard == 5, "{liveness:?}");
     gate.add_permits(1);
     reply(open).await;
     tokio::time::sleep(world.limits.idle_after * 2).await;

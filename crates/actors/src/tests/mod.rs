@@ -21,6 +21,7 @@ mod notices;
 mod outage;
 mod outbox;
 mod refusals;
+mod reminders;
 mod restarts;
 mod runs;
 mod shows;

@@ -3,20 +3,24 @@
 use std::sync::Arc;
 
 use cairn_core::artifact::{PAGE_FRAME_BYTES, named, page, readable};
-use cairn_core::builtin_tools::{HISTORY_SEARCH, MEMORY_SAVE, PAGES_MAX, TIME};
+use cairn_core::builtin_tools::{
+    HISTORY_SEARCH, MEMORY_SAVE, PAGES_MAX, REMIND, REMINDER_CANCEL, REMINDERS, TIME,
+};
 use cairn_core::compaction::parse_memory;
 use cairn_core::conversation::Conversation;
 use cairn_core::excerpt;
+use cairn_core::reminder::{self, NewReminder, PERIOD_MIN, When};
 use cairn_core::result_guard::ResultRoom;
 use cairn_core::settings::ResultGuardSettings;
-use cairn_core::trust::memory_provenance;
+use cairn_core::trust::{memory_provenance, window_provenance};
 use cairn_core::window::{escape_name, memory_dates, memory_words, short_time};
-use cairn_types::event::{ArtifactEvent, Event, MemoryEvent};
-use cairn_types::ids::Seq;
+use cairn_types::event::{ArtifactEvent, Event, MemoryEvent, ReminderEvent};
+use cairn_types::ids::{MessageId, ReminderId, Seq};
 use cairn_types::memory::{DraftMemory, MemorySave, Reach, Scope, Source, credit, likely_sources};
 use cairn_types::message::{Entry, Provenance, Role, ToolCall};
 use cairn_types::people::said::SaidFilter;
 use cairn_types::ports::{Hit, HitKind, LineRange, MemoryFilter, Query};
+use cairn_types::reminder::Reminder;
 use cairn_types::text::edges::READ_TOOL;
 use jiff::Timestamp;
 use jiff::civil::{Date, DateTime, Time};
@@ -97,6 +101,9 @@ impl Builtin {
             "memory_search" => self.memory_search(arguments).await,
             HISTORY_SEARCH => self.history_search(arguments).await,
             "history_read" => self.history_read(arguments).await,
+            REMIND => self.remind(arguments, ordinal).await,
+            REMINDERS => Ok(self.reminders(&settings.timezone)),
+            REMINDER_CANCEL => self.reminder_cancel(arguments),
             TIME => time(arguments, self.ports.now(), &settings.timezone).map(Output::own),
             READ_TOOL => self.artifact_read(arguments, &settings.result_guard, room).await,
             name => Err(format!("`{name}` cannot be called any more; it is there no longer")),
@@ -140,6 +147,91 @@ impl Builtin {
                 explicit: false,
                 replaces: draft.replaces,
             })
+        })
+    }
+
+    /// The person for whom the turn works: the author of the newest message that it answers.
+    fn asker(conversation: &Conversation) -> Result<&Entry, String> {
+        let open = conversation.open_turn.as_ref().ok_or("the turn has ended")?;
+        let asked =
+            |entry: &&Arc<Entry>| entry.message.as_ref() == open.asked.last() && entry.author.is_some();
+        let entry = conversation.live.iter().rev().find(asked).ok_or("nobody asked for it")?;
+        Ok(entry)
+    }
+
+    /// Its text may be anybody's whose text the window holds: so the reminder can do no more when it fires than this turn can.
+    async fn remind(&self, arguments: &Value, ordinal: usize) -> Result<Output, String> {
+        let (now, zone_name) = (self.ports.now(), self.handle.settings().timezone.clone());
+        let zone = reminder::zone(&zone_name);
+        let given = |name: &str| arguments.get(name).and_then(Value::as_str).map(str::trim);
+        let phrase = match (given("at"), given("after"), given("every")) {
+            (Some(at), None, None) => at.to_owned(),
+            (None, Some(after), None) => format!("in {}", after.strip_prefix("in ").unwrap_or(after)),
+            (None, None, Some(every)) => format!("every {}", every.strip_prefix("every ").unwrap_or(every)),
+            _ => return Err("give one of `at`, `after` and `every`".to_owned()),
+        };
+        let (when, rest) = reminder::read(&phrase, now, &zone)?;
+        if !rest.is_empty() {
+            return Err(format!("`{phrase}` is no time: {}", reminder::HOW));
+        }
+        let text = text_argument(arguments, "text")?;
+        let mut recalled = Vec::new();
+        for id in self.handle.read(|conversation| conversation.recalled.clone()) {
+            recalled.extend(self.ports.store.memory(&id).await.map_err(|error| error.to_string())?);
+        }
+        self.handle.read(|conversation| {
+            let asker = Self::asker(conversation)?;
+            let is_again = asker.message.as_ref().is_some_and(MessageId::is_reminder);
+            if let (true, When::Once(at)) = (is_again, &when)
+                && at.duration_since(now).as_mins() < PERIOD_MIN as i64
+            {
+                return Err(format!(
+                    "a reminder may set the next one in {PERIOD_MIN} minutes at the earliest"
+                ));
+            }
+            // Unique in the channel, as those of memories.
+            let id = format!("{}-{}", conversation.next_seq.0 - 1, ordinal + 1);
+            let new = NewReminder {
+                id: Some(id.as_str().into()),
+                by: asker.author.clone().ok_or("nobody asked for it")?,
+                text,
+                when,
+                zone: zone_name,
+                provenance: window_provenance(conversation, &recalled),
+            };
+            let set = reminder::set(conversation, new, now)?;
+            let text = format!("reminder {id} is set for {}", reminder::local_time(set.due, &zone));
+            Ok(Output { events: vec![Event::Reminder(ReminderEvent::Set(set))], ..Output::own(text) })
+        })
+    }
+
+    fn reminders(&self, zone: &str) -> Output {
+        let zone = reminder::zone(zone);
+        self.handle.read(|conversation| {
+            let mut provenance = Provenance::default();
+            let line = |set: &Reminder| {
+                provenance.join(&Provenance::of_person(&set.by.id));
+                provenance.join(&set.provenance);
+                let every = set.rule.as_ref().map_or_else(String::new, |rule| format!(", every {rule}"));
+                let (by, due) = (escape_name(&set.by.name), reminder::local_time(set.due, &zone));
+                format!("[{} | {due}{every} | {by}] {}", set.id, set.text)
+            };
+            let lines: Vec<String> = conversation.reminders.values().map(line).collect();
+            let text = if lines.is_empty() { "no reminder is set here".to_owned() } else { lines.join("\n") };
+            Output { text, provenance, events: Vec::new() }
+        })
+    }
+
+    fn reminder_cancel(&self, arguments: &Value) -> Result<Output, String> {
+        let id = text_argument(arguments, "id")?;
+        self.handle.read(|conversation| {
+            let by = Self::asker(conversation)?.author.as_ref().map(|author| author.id.clone());
+            let known = conversation.reminders.get(&ReminderId::from(id.as_str()));
+            if known.is_none_or(|known| Some(&known.by.id) != by.as_ref()) {
+                return Err(format!("the person whom you answer has no reminder `{id}` here"));
+            }
+            let cancelled = ReminderEvent::Cancelled { id: id.into(), by };
+            Ok(Output { events: vec![Event::Reminder(cancelled)], ..Output::own("cancelled".to_owned()) })
         })
     }
 

@@ -9,6 +9,7 @@ mod page_link;
 mod people;
 mod prompts;
 mod reload;
+mod reminders;
 mod status;
 mod summaries;
 #[cfg(test)]
@@ -72,6 +73,7 @@ pub use people::RetainRequest;
 pub use prompts::prompt_diff;
 pub use prompts::regions;
 pub use reload::{KeyChange, Reloaded};
+pub use reminders::{ReminderRecord, ReminderRequest};
 pub use status::AgentStatus;
 pub use status::ChainStatus;
 pub use status::DrainRecord;

@@ -66,6 +66,7 @@ fn conversation() -> Conversation {
         addressed: true,
         direct: false,
         provenance: cairn_types::message::Provenance::default(),
+        reminder: None,
         fingerprint: "f".to_owned(),
         tokens: 5,
     });

@@ -6,6 +6,7 @@ mod channel;
 mod context;
 mod explain;
 mod memory;
+mod reminders;
 mod status;
 mod summary;
 #[cfg(any(test, feature = "testing"))]

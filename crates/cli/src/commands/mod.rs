@@ -12,6 +12,7 @@ pub mod node;
 pub mod outbox;
 pub mod pair;
 pub mod reload;
+pub mod reminder;
 pub mod replay;
 pub mod search;
 pub mod spend;

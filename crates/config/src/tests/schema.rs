@@ -88,6 +88,9 @@ fn with(path: &str, value: &str) -> String {
     let head = match table {
         "models" => "[[models]]\nid = \"m\"\nmodel = \"x\"".to_owned(),
         "mcp" => "[[mcp]]\nid = \"m\"\ncommand = \"x\"".to_owned(),
+        "schedules" => {
+            "[[schedules]]\nid = \"m\"\nchannel = \"x\"\nevery = \"day 7:00\"\nprompt = \"x\"".to_owned()
+        }
         "discord" => "[discord]\ntoken_env = \"T\"".to_owned(),
         "discord.places" => "[discord]\ntoken_env = \"T\"\n[[discord.places]]\nchat = 7".to_owned(),
         table => format!("[{table}]"),

@@ -14,6 +14,7 @@
 mod agents;
 mod limits;
 mod network;
+mod schedules;
 mod tools;
 
 use std::collections::BTreeMap;
@@ -35,6 +36,7 @@ pub use agents::{AgentConfig, Api, ModelConfig, OFFLINE, Provider};
 pub use limits::Limits;
 pub use network::{Bot, Bots, Network, NetworkKind, PlaceKeys, PlatformId};
 pub(super) use network::{is_id, is_name};
+pub use schedules::ScheduleConfig;
 pub use tools::{FetchConfig, McpConfig};
 
 /// The whole configuration. The first paragraph of a table's doc is its headline in the reference.
@@ -59,6 +61,12 @@ pub struct Config {
     /// tools. It starts when it is first needed. What changes of it is blocked until it is approved again.
     pub mcp: Vec<McpConfig>,
     pub fetch: FetchConfig,
+    /// Schedules: turns that an agent starts by itself, such as a summary each morning
+    ///
+    /// Each fires in its channel like a reminder that an operator has set. What was missed while no daemon ran fires once,
+    /// late.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub schedules: Vec<ScheduleConfig>,
     /// Discord: the bot there. Without this table Discord is not used
     #[serde(skip_serializing_if = "is_empty")]
     pub discord: Bots,

@@ -78,6 +78,7 @@ fn edited(
         direct: conversation.direct_with.as_ref() == Some(&author.id),
         // Whoever wrote it besides its author wrote it still.
         provenance: newest.provenance.clone(),
+        reminder: None,
         fingerprint: String::new(),
         tokens: 0,
     };

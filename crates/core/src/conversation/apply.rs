@@ -10,16 +10,18 @@ use super::{
     Undone, is_recent,
 };
 use crate::artifact::{self, ordinal};
+use crate::reminder;
 use crate::turn::spans;
 use crate::usage_watch::UsageWatch;
 use cairn_types::event::{
     ApprovalEvent, ArtifactEvent, CompactionEvent, DeliveryEvent, Event, MaintenanceEvent, MemoryEvent,
-    MessageEvent, ModelNews, Receipt, Record, Run, RunEnd, RunOutcome, RunReport, RunWork, SummarySize,
-    TurnEvent, TurnOutcome,
+    MessageEvent, ModelNews, Receipt, Record, ReminderEvent, Run, RunEnd, RunOutcome, RunReport, RunWork,
+    SummarySize, TurnEvent, TurnOutcome,
 };
 use cairn_types::ids::{ArtifactId, MessageId, OutboxId, Seq, TurnId};
 use cairn_types::message::{Entry, LOST_TURN, Part, Pending, Provenance, REFUSALS, Role};
 use cairn_types::model::Usage;
+use cairn_types::reminder::Reminder;
 use cairn_types::summary::StackItem;
 
 /// An event that does not fit the state: a damaged or foreign journal.
@@ -62,6 +64,13 @@ impl Conversation {
             }
             Event::Approval(event) => {
                 self.fold_approval(event);
+                Ok(())
+            }
+            Event::Reminder(event) => {
+                reminder::fold(&mut self.reminders, &record.event);
+                if let ReminderEvent::Set(Reminder { id, .. }) = event {
+                    self.newest_reminder = self.newest_reminder.max(id.as_str().parse().unwrap_or_default());
+                }
                 Ok(())
             }
             Event::Memory(MemoryEvent::Recalled { ids, tokens, quotes, .. }) => {
@@ -349,6 +358,9 @@ impl Conversation {
         if pending.direct {
             self.direct_with = Some(pending.author.id.clone());
         }
+        if let Some(fired) = &pending.reminder {
+            reminder::fired(&mut self.reminders, fired);
+        }
         self.pending.push_back(pending.clone());
         self.accepted += 1;
         Ok(())
@@ -386,7 +398,7 @@ impl Conversation {
             messages,
             addressed: !asked.is_empty(),
             interruptions: 0,
-            reply_to: asked.last().cloned(),
+            reply_to: asked.iter().rev().find(|id| !id.is_reminder()).cloned(),
             asked,
             draft: None,
             notes: Vec::new(),

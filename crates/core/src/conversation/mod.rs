@@ -21,11 +21,13 @@ use crate::prune::as_sent;
 use crate::usage_watch::UsageWatch;
 use cairn_types::event::{PrunedResult, Run, RunReport, RunRequest, RunWork};
 use cairn_types::ids::{
-    ArtifactId, ChannelId, Generation, MemoryId, MessageId, OutboxId, Seq, SeqRange, SummaryId, TurnId,
+    ArtifactId, ChannelId, Generation, MemoryId, MessageId, OutboxId, ReminderId, Seq, SeqRange, SummaryId,
+    TurnId,
 };
 use cairn_types::memory::Quote;
 use cairn_types::message::{Artifact, Entry, Pending, Provenance, Role};
 use cairn_types::model::Usage;
+use cairn_types::reminder::Reminder;
 use cairn_types::summary::{MarkerKind, Stack, StackItem};
 use cairn_types::tokens::Correction;
 use cairn_types::tool::approval::Approval;
@@ -305,6 +307,12 @@ pub struct Conversation {
     /// Approvals ever asked for; the next one's id derives from it.
     #[serde(default)]
     pub approvals: u64,
+    /// Reminders that are to fire, by their ids. They belong to the channel: `/new` keeps them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub reminders: BTreeMap<ReminderId, Reminder>,
+    /// The highest number that a reminder got as its id.
+    #[serde(default)]
+    pub newest_reminder: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -372,6 +380,8 @@ impl Conversation {
             left: Provenance::default(),
             heard: Provenance::default(),
             approvals: 0,
+            reminders: BTreeMap::new(),
+            newest_reminder: 0,
         }
     }
 

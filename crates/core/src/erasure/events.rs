@@ -8,7 +8,7 @@ use super::{ERASED, Eraser};
 use crate::notice::report_id;
 use cairn_types::event::{
     ApprovalEvent, ArtifactEvent, Checkpoint, CompactionEvent, DeliveryEvent, Event, MaintenanceEvent,
-    MemoryEvent, MessageEvent, Receipt, RegistryEvent, RunEnd, TurnEvent, TurnOutcome,
+    MemoryEvent, MessageEvent, Receipt, RegistryEvent, ReminderEvent, RunEnd, TurnEvent, TurnOutcome,
 };
 use cairn_types::ids::{ChannelId, MemoryId, RunId, Seq};
 use cairn_types::memory::{DraftMemory, MemorySave, Scope, mint_id};
@@ -58,6 +58,7 @@ impl Eraser {
             Event::Compaction(event) => self.compaction(state, channel, event),
             Event::Memory(event) => self.keeps_memory(Some(state), event),
             Event::Registry(event) => self.keeps_registered(event),
+            Event::Reminder(ReminderEvent::Set(reminder)) => !self.survey.is_theirs(&reminder.by),
             _ => true,
         };
         if stays {

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use super::mask::{Mask, answered_name, lowered, parts, quoted_names};
 use cairn_types::event::{
     ApprovalEvent, CompactionEvent, Event, MaintenanceEvent, MemoryEvent, MessageEvent, Record,
-    RegistryEvent, TurnEvent,
+    RegistryEvent, ReminderEvent, TurnEvent,
 };
 use cairn_types::ids::{ChannelId, LOCAL_PLATFORM, MessageId};
 use cairn_types::memory::{MemorySave, Scope};
@@ -160,6 +160,7 @@ impl Survey {
             Event::Approval(ApprovalEvent::Settled { by, .. }) => {
                 self.known |= by.as_ref() == Some(&self.person)
             }
+            Event::Reminder(ReminderEvent::Set(reminder)) => drop(self.meet(&reminder.by)),
             Event::Maintenance(MaintenanceEvent::PersonErased { pseudonym, .. }) => {
                 self.erasures += u64::from(pseudonym.starts_with(&format!("{}/", self.platform())));
             }
@@ -169,6 +170,7 @@ impl Survey {
             | Event::Memory(_)
             | Event::Delivery(_)
             | Event::Approval(_)
+            | Event::Reminder(_)
             | Event::Registry(_)
             | Event::Maintenance(_) => {}
         }

@@ -61,6 +61,7 @@ impl Book {
             message: MessageId::from(format!("m{}", self.turns)),
             turn: format!("t{}", self.turns).into(),
             at: Timestamp::from_second(self.turns as i64).unwrap(),
+            reminder: None,
             fingerprint: fingerprint(&author, &parts),
             author,
             parts,

@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 
 use crate::conversation::Conversation;
 use cairn_types::event::visit::{Kind, Visit};
-use cairn_types::event::{ApprovalEvent, CompactionEvent, Event, MessageEvent, TurnEvent};
-use cairn_types::ids::{MessageId, OutboxId, RunId, Seq, SummaryId, TurnId};
+use cairn_types::event::{ApprovalEvent, CompactionEvent, Event, MessageEvent, ReminderEvent, TurnEvent};
+use cairn_types::ids::{MessageId, OutboxId, ReminderId, RunId, Seq, SummaryId, TurnId};
 use cairn_types::memory::DraftMemory;
 use cairn_types::message::{Part, Pending};
 use cairn_types::model::ChatMessage;
@@ -28,6 +28,7 @@ pub struct InUse {
     summaries: HashSet<SummaryId>,
     markers: Vec<(Seq, Seq)>,
     deliveries: HashSet<OutboxId>,
+    reminders: HashSet<ReminderId>,
 }
 
 impl InUse {
@@ -48,6 +49,7 @@ impl InUse {
             summaries: stack.summaries().map(|summary| summary.id.clone()).collect(),
             markers: stack.markers().map(range).collect(),
             deliveries: conversation.owed.iter().chain(&conversation.undelivered).cloned().collect(),
+            reminders: conversation.reminders.keys().cloned().collect(),
         };
         let provisional = stack.summaries().filter(|summary| summary.provisional);
         in_use.owed.extend(provisional.map(|summary| (summary.from_seq, summary.to_seq)));
@@ -96,11 +98,13 @@ impl InUse {
                 | CompactionEvent::ResultsPruned { .. }
                 | CompactionEvent::UsageSpent { .. } => false,
             },
+            Event::Reminder(ReminderEvent::Set(reminder)) => self.reminders.contains(&reminder.id),
             Event::Delivery(event) => self.deliveries.contains(event.id()),
             Event::Turn(_)
             | Event::Approval(_)
             | Event::Artifact(_)
             | Event::Memory(_)
+            | Event::Reminder(ReminderEvent::Cancelled { .. })
             | Event::Registry(_)
             | Event::Maintenance(_) => false,
         }

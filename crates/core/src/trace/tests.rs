@@ -81,6 +81,7 @@ impl Book {
             addressed: true,
             direct: false,
             provenance: Provenance::default(),
+            reminder: None,
             fingerprint: "f".to_owned(),
             tokens: 0,
         };

@@ -15,8 +15,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use cairn_cli::commands::{
-    ban, channel, chat, demo, explain, history, mcp, memory, node, outbox, pair, reload, replay, search,
-    spend, status, summary, tools, tune, ui,
+    ban, channel, chat, demo, explain, history, mcp, memory, node, outbox, pair, reload, reminder, replay,
+    search, spend, status, summary, tools, tune, ui,
 };
 use cairn_cli::out;
 use cairn_store::can_start_threads;
@@ -119,6 +119,9 @@ enum Command {
     Unban(ban::UnbanArgs),
     /// Erase a person: their messages, memories and chats
     ForgetUser(forget_user::ForgetUserArgs),
+    /// List, set and cancel reminders
+    #[command(subcommand)]
+    Reminder(reminder::ReminderCommand),
     /// List, retry and drop messages that no chat network has confirmed
     #[command(subcommand)]
     Outbox(outbox::OutboxCommand),
@@ -251,6 +254,7 @@ async fn dispatch(cli: Cli, tools: Tools) -> Result<(), Failure> {
         Command::Ban(args) => Box::pin(ban::ban(global, args)).await,
         Command::Unban(args) => Box::pin(ban::unban(global, args)).await,
         Command::ForgetUser(args) => Box::pin(forget_user::forget_user(global, args)).await,
+        Command::Reminder(command) => Box::pin(reminder::reminder(global, command)).await,
         Command::Outbox(command) => Box::pin(outbox::outbox(global, command)).await,
         Command::Reload(args) => Box::pin(reload::reload(global, args)).await,
         Command::Store(command) => Box::pin(store::store(global, &tools, command)).await,

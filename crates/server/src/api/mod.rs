@@ -15,6 +15,7 @@ pub mod outbox;
 pub mod page_access;
 mod page_links;
 mod people;
+pub mod reminders;
 mod routes;
 mod search;
 mod shared;
@@ -25,5 +26,6 @@ pub mod summaries;
 pub mod tools;
 mod watch;
 
+pub use reminders::ReminderParams;
 pub use routes::{router, routers, with_fallbacks};
 pub use shared::{Admin, Body, Channel, ListParams, Page, Params, Segment, Shared, backup_error};

@@ -1,8 +1,8 @@
 //! The routes of the admin API.
 
 use crate::api::{
-    channels, daemon, explain, explain_run, figures, history, memories, outbox, page_links, people, search,
-    spend, store, summaries, tools,
+    channels, daemon, explain, explain_run, figures, history, memories, outbox, page_links, people,
+    reminders, search, spend, store, summaries, tools,
 };
 use std::sync::Arc;
 
@@ -59,6 +59,9 @@ fn inside(admin: Shared) -> Router {
         .route("/v1/bans/{user}", delete(people::unban))
         .route("/v1/people/forget", post(store::forget))
         .route("/v1/people/erased", get(store::erased))
+        .route("/v1/reminders", get(reminders::list))
+        .route("/v1/channels/{channel}/reminders", post(reminders::add))
+        .route("/v1/channels/{channel}/reminders/{id}", get(reminders::show).delete(reminders::cancel))
         .route("/v1/outbox", get(outbox::list))
         .route("/v1/outbox/{id}/retry", post(outbox::retry))
         .route("/v1/outbox/{id}", delete(outbox::drop))

@@ -295,6 +295,12 @@ pub(super) fn runtime_error(error: RuntimeError) -> ApiError {
             message,
             "put what holds for every summary into `instructions` under [agents.compaction]",
         ),
+        RuntimeError::Reminder(_) => ApiError::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "bad_reminder",
+            message,
+            "`cairn reminder list` shows what is set",
+        ),
         RuntimeError::NothingToUndo(_) => ApiError::new(
             StatusCode::CONFLICT,
             "nothing_to_undo",

@@ -3,6 +3,7 @@
 mod memories;
 mod paint;
 mod people;
+mod reminders;
 #[cfg(test)]
 mod tests;
 mod window;
@@ -80,6 +81,7 @@ impl From<RuntimeError> for CommandError {
             RuntimeError::UnknownAgent(_) => Self::Told(NO_AGENT.to_owned()),
             RuntimeError::Instruction(error) => Self::Told(format!("I did not start: {error}.")),
             RuntimeError::Limited(words) => Self::Told(words),
+            RuntimeError::Reminder(why) => Self::Told(sentence(&why)),
             error => Self::Failed(error.to_string()),
         }
     }
@@ -187,6 +189,8 @@ impl Runner {
             Command::Memory { query } => self.memory(call, query.as_deref()).await,
             Command::Remember { text } => self.remember(call, text).await,
             Command::Forget { what } => self.forget(call, what).await,
+            Command::Remind { words } => self.remind(call, words).await,
+            Command::Reminders => self.reminders(call).await,
             Command::Export => self.export(call).await,
             Command::ForgetMe { confirmed } => self.forget_me(call, *confirmed).await,
             Command::Compact { instruction } => self.compact(call, instruction.clone()).await,

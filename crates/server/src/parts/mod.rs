@@ -8,5 +8,6 @@ pub mod networks;
 pub mod people;
 pub mod restart;
 pub mod retention;
+pub mod schedules;
 pub mod systemd;
 pub mod tools;

@@ -16,7 +16,7 @@ use super::codec::{Key, Table, encode_small, first_of_block, view_error};
 use super::rows::{
     CallRow, ChannelState, DAY, MessageRow, Meta, Offset, OutboxRow, SeqRow, Speaker, SummaryRow,
 };
-use super::{memories, messages, registry_view, trail};
+use super::{memories, messages, registry_view, reminders, trail};
 use crate::journal::line::last_n;
 use crate::journal::open::Checkpoint;
 use crate::journal::segment::Position;
@@ -50,6 +50,7 @@ pub(crate) fn apply(
         state.outline.take_if(|outline| outline.n < record.n);
         add_offset(changes, &mut state, channel, Offset { n: record.n, at: position })?;
         in_channel(changes, &mut state, channel, record)?;
+        reminders::apply(changes, channel, record)?;
         match (was_due, state.is_due()) {
             (false, true) => changes.put_bytes(Key::unfinished(channel), Vec::new()),
             (true, false) => changes.remove(Key::unfinished(channel)),
@@ -108,7 +109,11 @@ fn in_channel(
             fill_gap(changes, state, channel, record, &TurnId::from(LOST_TURN), *next_seq)
         }
         Event::Artifact(event) => apply_artifact(changes, channel, record.at, event),
-        Event::Memory(_) | Event::Approval(_) | Event::Registry(_) | Event::Maintenance(_) => Ok(()),
+        Event::Memory(_)
+        | Event::Approval(_)
+        | Event::Reminder(_)
+        | Event::Registry(_)
+        | Event::Maintenance(_) => Ok(()),
     }
 }
 

@@ -84,6 +84,10 @@ pub(crate) enum Table {
     ExpiredArtifact = b'j' as isize,
     /// hash → a text that traces of calls name.
     Text = b'a' as isize,
+    /// channel → its reminders, by their ids.
+    Reminder = b'R' as isize,
+    /// time, channel → the channel: when the first of its reminders is due.
+    Due = b'D' as isize,
 }
 
 impl Table {
@@ -148,11 +152,31 @@ impl Key {
 
     /// A place in the order of memories: by time, then by id.
     pub(crate) fn made_at(self, created_at: Timestamp, id: &MemoryId) -> Self {
-        let nanos = i64::try_from(created_at.as_nanosecond()).unwrap_or(i64::MAX);
+        self.at(created_at, id.as_str())
+    }
+
+    /// A place in an order of time.
+    fn at(self, at: Timestamp, id: &str) -> Self {
+        let nanos = i64::try_from(at.as_nanosecond()).unwrap_or(i64::MAX);
         // With the sign turned round, bytes are in the order of time.
         let mut key = self.number(nanos.cast_unsigned() ^ (1 << 63));
-        key.0.extend_from_slice(id.as_str().as_bytes());
+        key.0.extend_from_slice(id.as_bytes());
         key
+    }
+
+    pub(crate) fn reminders(channel: &ChannelId) -> Self {
+        Self::new(Table::Reminder, &[channel.as_str()])
+    }
+
+    pub(crate) fn due(at: Timestamp, channel: &ChannelId) -> Self {
+        Self::table(Table::Due).at(at, channel.as_str())
+    }
+
+    /// The time that a key of [`Table::Due`] begins with.
+    pub(crate) fn due_at(key: &[u8]) -> Option<Timestamp> {
+        let (nanos, _) = key.get(1..)?.split_first_chunk::<8>()?;
+        let nanos = (u64::from_be_bytes(*nanos) ^ (1 << 63)).cast_signed();
+        Timestamp::from_nanosecond(nanos.into()).ok()
     }
 
     pub(crate) fn memory_count(agent: &AgentId) -> Self {

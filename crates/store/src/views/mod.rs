@@ -14,6 +14,7 @@ pub(crate) mod memories;
 mod messages;
 pub(crate) mod opening;
 pub(crate) mod registry_view;
+mod reminders;
 pub(crate) mod rows;
 mod shared;
 mod shrink;

@@ -221,6 +221,7 @@ impl World {
             message: message.clone(),
             turn: self.rooms[room].state.next_turn(),
             at: self.now(),
+            reminder: None,
             fingerprint: fingerprint(&author, &parts),
             author,
             parts,

@@ -17,6 +17,7 @@ mod lists;
 mod lost;
 mod memories;
 mod past;
+mod reminders;
 mod retain;
 mod search;
 mod views;

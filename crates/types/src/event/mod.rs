@@ -6,12 +6,14 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use crate::ids::{
-    ApprovalId, ArtifactId, ChannelId, MemoryId, MessageId, OutboxId, Seq, SummaryId, TextId, TurnId,
+    ApprovalId, ArtifactId, ChannelId, MemoryId, MessageId, OutboxId, ReminderId, Seq, SummaryId, TextId,
+    TurnId,
 };
 use crate::memory::{MemoryKind, MemorySave, Quote};
 use crate::message::{Artifact, Author, Entry, Part, Pending};
 use crate::model::is_zero;
 use crate::people::access::AccessPolicy;
+use crate::reminder::Reminder;
 use crate::tool::approval::{Approval, ApprovalOutcome};
 use crate::tool::mcp::ServerPin;
 
@@ -59,6 +61,7 @@ pub enum Event {
     Memory(MemoryEvent),
     Delivery(DeliveryEvent),
     Approval(ApprovalEvent),
+    Reminder(ReminderEvent),
     Registry(RegistryEvent),
     Maintenance(MaintenanceEvent),
 }
@@ -103,6 +106,7 @@ impl Event {
             "memory" | "memories" => MemoryEvent::deserialize(fields).map(Self::Memory),
             "outbox" => DeliveryEvent::deserialize(fields).map(Self::Delivery),
             "approval" => ApprovalEvent::deserialize(fields).map(Self::Approval),
+            "reminder" => ReminderEvent::deserialize(fields).map(Self::Reminder),
             "access" | "ban" | "chat" | "pairing" | "server" => {
                 RegistryEvent::deserialize(fields).map(Self::Registry)
             }
@@ -318,6 +322,22 @@ pub enum ApprovalEvent {
         id: ApprovalId,
         outcome: ApprovalOutcome,
         /// Who answered (`PLATFORM/USER`), when somebody did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+    },
+}
+
+/// Reminders of a channel. One that fires is an accepted message: see [`Pending::reminder`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum ReminderEvent {
+    /// A reminder was set, or one of the same id was replaced.
+    #[serde(rename = "reminder_set")]
+    Set(Reminder),
+    #[serde(rename = "reminder_cancelled")]
+    Cancelled {
+        id: ReminderId,
+        /// Who cancelled it (`PLATFORM/USER`), when somebody did.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
     },

@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use super::{
     ApprovalEvent, ArtifactEvent, Checkpoint, CompactionEvent, DeliveryEvent, Event, MaintenanceEvent,
-    MemoryEvent, MessageEvent, ModelNews, PrunedResult, Receipt, RegistryEvent, Run, RunEnd, RunRequest,
-    TurnEnd, TurnEvent, TurnOutcome,
+    MemoryEvent, MessageEvent, ModelNews, PrunedResult, Receipt, RegistryEvent, ReminderEvent, Run, RunEnd,
+    RunRequest, TurnEnd, TurnEvent, TurnOutcome,
 };
 use crate::ids::{ChannelId, MemoryId, MessageId, OutboxId};
 use crate::memory::{DraftMemory, MemorySave, Replaces, Scope, Source};
@@ -23,6 +23,7 @@ use crate::message::{
 use crate::model::ChatMessage;
 use crate::people::access::{AccessPolicy, PlaceRule};
 use crate::provider_state::{ProviderItem, ProviderState};
+use crate::reminder::Reminder;
 use crate::summary::{DigestLine, Marker, Summary, marker_tokens, summary_tokens};
 use crate::tool::ToolUse;
 use crate::tool::approval::Approval;
@@ -157,6 +158,7 @@ impl Event {
             Self::Memory(event) => memory(v, event),
             Self::Delivery(event) => delivery(v, event),
             Self::Approval(event) => approval(v, event),
+            Self::Reminder(event) => reminder(v, event),
             Self::Registry(event) => registry(v, event),
             Self::Maintenance(event) => maintenance(v, event),
         }
@@ -214,6 +216,7 @@ fn accepted<V: Visit>(v: &mut V, pending: &mut Pending) -> bool {
         addressed: _,
         direct: _,
         provenance: of,
+        reminder: _,
         fingerprint: hash,
         tokens: _,
     } = pending;
@@ -561,6 +564,16 @@ fn approval<V: Visit>(v: &mut V, event: &mut ApprovalEvent) -> bool {
             by | v.json(arguments) | v.words(reason, Kind::Reason)
         }
         ApprovalEvent::Settled { id: _, outcome: _, by } => each(by, |by| v.person(by)),
+    }
+}
+
+fn reminder<V: Visit>(v: &mut V, event: &mut ReminderEvent) -> bool {
+    match event {
+        ReminderEvent::Set(reminder) => {
+            let Reminder { id: _, by, text, due: _, rule: _, zone: _, set_at: _, provenance: of } = reminder;
+            v.author(by) | v.words(text, Kind::Said) | provenance(v, of)
+        }
+        ReminderEvent::Cancelled { id: _, by } => each(by, |by| v.person(by)),
     }
 }
 

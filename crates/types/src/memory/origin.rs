@@ -111,7 +111,7 @@ mod tests {
     #[rstest]
     #[case::most_words_first("Anna takes berth 12 at the north pier.", &[3, 1])]
     #[case::a_person_before_the_model("The key is in the shed", &[4, 5])]
-    #[case::a_name_counts("Anna sails", &[1, 3])]
+    #[case::a_name_counts("Anna sails", &[3, 1])]
     #[case::one_word_is_chance("Anna sails to the islands in July.", &[])]
     #[case::nothing_in_common("volcanoes erupt", &[])]
     fn the_message_with_most_of_the_words_comes_first(#[case] memory: &str, #[case] expected: &[u64]) {

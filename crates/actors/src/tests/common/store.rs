@@ -8,12 +8,15 @@ use std::time::Duration;
 use cairn_core::artifact;
 use cairn_core::conversation::Conversation;
 use cairn_core::registry::{RegistryState, UsageDay};
-use cairn_core::store_port::Store;
+use cairn_core::reminder;
+use cairn_core::store_port::{Due, Store};
 use cairn_types::event::{
     CompactionEvent, Event, MaintenanceEvent, MemoryEvent, MessageEvent, NewRecord, Record, TurnEnd,
     TurnEvent, TurnOutcome,
 };
-use cairn_types::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, OutboxId, Seq, TextId, TurnId};
+use cairn_types::ids::{
+    AgentId, ArtifactId, ChannelId, MemoryId, MessageId, OutboxId, ReminderId, Seq, TextId, TurnId,
+};
 use cairn_types::memory::{Memory, MemoryChange, MemorySave, Reach, merge};
 use cairn_types::message::{Artifact, Entry};
 use cairn_types::model::Usage;
@@ -21,7 +24,9 @@ use cairn_types::ports::{
     ArtifactLines, ChannelRow, Hit, HitKind, LineRange, MemoryFilter, OutboxItem, Query, Recall, Seen,
     StoreError,
 };
+use cairn_types::reminder::Reminder;
 use futures::future::BoxFuture;
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 
@@ -214,6 +219,19 @@ impl MemStore {
         }
         folded.n = records.len();
         read(folded)
+    }
+
+    fn all_reminders(&self) -> Vec<(ChannelId, Reminder)> {
+        let mut all: BTreeMap<ChannelId, BTreeMap<ReminderId, Reminder>> = BTreeMap::new();
+        for record in self.records.borrow().iter() {
+            if let Some(channel) = &record.channel {
+                reminder::fold(all.entry(channel.clone()).or_default(), &record.event);
+            }
+        }
+        let of = |(channel, reminders): (ChannelId, BTreeMap<ReminderId, Reminder>)| {
+            reminders.into_values().map(move |reminder| (channel.clone(), reminder))
+        };
+        all.into_iter().flat_map(of).collect()
     }
 
     fn all_artifacts(&self, channel: &ChannelId) -> BTreeMap<ArtifactId, Artifact> {
@@ -439,8 +457,9 @@ impl Store for MemStore {
         Box::pin(async { Ok(found) })
     }
 
-    fn memory(&self, _id: &MemoryId) -> BoxFuture<'_, Result<Option<Memory>, StoreError>> {
-        Box::pin(async { Ok(None) })
+    fn memory(&self, id: &MemoryId) -> BoxFuture<'_, Result<Option<Memory>, StoreError>> {
+        let found = self.saved_memories().into_iter().find(|memory| memory.id == *id);
+        Box::pin(async { Ok(found) })
     }
 
     fn recall(
@@ -481,6 +500,32 @@ impl Store for MemStore {
         Box::pin(async { Ok(items) })
     }
 
+    fn due(&self, now: Timestamp) -> BoxFuture<'_, Result<Due, StoreError>> {
+        let mut due = Due::default();
+        let mut all = self.all_reminders();
+        all.sort_by_key(|(_, reminder)| reminder.due);
+        for (channel, reminder) in all {
+            if reminder.due > now {
+                due.next = Some(reminder.due);
+                break;
+            }
+            due.channels.push(channel);
+        }
+        due.channels.dedup();
+        Box::pin(async { Ok(due) })
+    }
+
+    fn reminders(
+        &self,
+        channel: Option<&ChannelId>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<(ChannelId, Reminder)>, StoreError>> {
+        let mut all = self.all_reminders();
+        all.retain(|(of, _)| channel.is_none_or(|channel| of == channel));
+        all.truncate(limit);
+        Box::pin(async { Ok(all) })
+    }
+
     fn delivery_of(
         &self,
         channel: &ChannelId,
@@ -491,7 +536,9 @@ impl Store for MemStore {
     }
 
     fn registry(&self) -> BoxFuture<'_, Result<RegistryState, StoreError>> {
-        Box::pin(async { Ok(RegistryState::default()) })
+        let mut registry = RegistryState::default();
+        self.records.borrow().iter().for_each(|record| registry.apply(record));
+        Box::pin(async { Ok(registry) })
     }
 
     fn usage_day(&self) -> BoxFuture<'_, Result<UsageDay, StoreError>> {

@@ -486,6 +486,6 @@ fn may_change_prefix(event: &Event) -> bool {
         ),
         Event::Artifact(_) | Event::Message(MessageEvent::Deleted { .. }) => true,
         Event::Message(_) | Event::Delivery(_) | Event::Approval(_) | Event::Memory(_) => false,
-        Event::Registry(_) | Event::Maintenance(_) => false,
+        Event::Reminder(_) | Event::Registry(_) | Event::Maintenance(_) => false,
     }
 }

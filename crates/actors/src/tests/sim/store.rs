@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cairn_core::conversation::Conversation;
 use cairn_core::registry::{RegistryState, UsageDay};
-use cairn_core::store_port::Store;
+use cairn_core::store_port::{Due, Store};
 use cairn_types::event::{NewRecord, Record};
 use cairn_types::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, OutboxId, Seq, TextId};
 use cairn_types::memory::{Memory, Reach};
@@ -13,7 +13,9 @@ use cairn_types::message::{Artifact, Entry};
 use cairn_types::ports::{
     ArtifactLines, ChannelRow, Hit, LineRange, MemoryFilter, OutboxItem, Query, Recall, Seen, StoreError,
 };
+use cairn_types::reminder::Reminder;
 use futures::future::BoxFuture;
+use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use super::scene::Scene;
@@ -238,6 +240,19 @@ impl Store for SimStore {
     fn owed(&self, channel: Option<&ChannelId>) -> BoxFuture<'_, Result<Vec<OutboxItem>, StoreError>> {
         let channel = channel.cloned();
         Box::pin(self.view("owed", move |kept| at_once(kept.owed(channel.as_ref()))))
+    }
+
+    fn due(&self, now: Timestamp) -> BoxFuture<'_, Result<Due, StoreError>> {
+        Box::pin(self.view("due", move |kept| at_once(kept.due(now))))
+    }
+
+    fn reminders(
+        &self,
+        channel: Option<&ChannelId>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<(ChannelId, Reminder)>, StoreError>> {
+        let channel = channel.cloned();
+        Box::pin(self.view("reminders", move |kept| at_once(kept.reminders(channel.as_ref(), limit))))
     }
 
     fn delivery_of(

@@ -1,9 +1,10 @@
 //! What an erasure leaves to others: their names, what they say, and memories of theirs.
 
 use super::*;
-use cairn_types::event::RegistryEvent;
+use cairn_types::event::{RegistryEvent, ReminderEvent};
 use cairn_types::memory::{Fingerprint, TYPED, mint_id};
 use cairn_types::people::access::{AccessPolicy, DirectPolicy, PlaceRule, Respond};
+use cairn_types::reminder::Reminder;
 
 const ROOM: &str = "main/local/c";
 const CAROLINE: &str = "local/caroline";
@@ -312,4 +313,33 @@ fn a_whole_result_that_quotes_her_goes_with_every_page_of_it() {
     assert_eq!((eraser.figures().artifacts, eraser.artifacts().count()), (1, 1));
     let after = folded(&left, ROOM);
     assert!(after.artifacts.values().all(|artifact| artifact.expired_at.is_some()), "{:?}", after.artifacts);
+}
+
+#[test]
+fn their_reminders_go_and_those_of_others_stay_without_their_name() {
+    let reminder = |id: &str, by: &str, text: &str| {
+        let author = Author { id: by.to_owned(), name: "A Name".to_owned() };
+        Event::Reminder(ReminderEvent::Set(Reminder {
+            id: id.into(),
+            by: author,
+            text: text.to_owned(),
+            due: Timestamp::from_second(1_000).unwrap(),
+            rule: None,
+            zone: "UTC".to_owned(),
+            set_at: Timestamp::UNIX_EPOCH,
+            provenance: Provenance::default(),
+        }))
+    };
+    let mut book = Book::new();
+    book.accept(GROUP, ANNA, "Anna Kowalska", "hi");
+    book.add(Some(GROUP), reminder("1", ANNA, "buy a quokka"));
+    book.add(Some(GROUP), reminder("2", BEN, "call Anna Kowalska"));
+    let (left, _) = book.erase(ANNA);
+    let json = serde_json::to_string(&left).unwrap();
+    assert!(!json.contains("quokka") && !json.contains("Kowalska") && !json.contains(ANNA), "{json}");
+    let mut conversation = Conversation::new(GROUP.parse().unwrap());
+    for record in left.iter().filter(|record| record.channel.is_some()) {
+        conversation.apply(record).unwrap();
+    }
+    assert_eq!(conversation.reminders.keys().map(ToString::to_string).collect::<Vec<_>>(), ["2"]);
 }

@@ -185,6 +185,7 @@ impl Sim {
             addressed: true,
             direct: false,
             provenance: cairn_types::message::Provenance::default(),
+            reminder: None,
             fingerprint: String::new(),
             tokens: 0,
         };

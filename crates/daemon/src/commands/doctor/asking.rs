@@ -188,6 +188,7 @@ impl Talk<'_> {
             message,
             turn: turn.clone(),
             at: SystemClock.now(),
+            reminder: None,
             fingerprint: fingerprint(&author, &parts),
             author,
             parts,

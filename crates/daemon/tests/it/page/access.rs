@@ -69,6 +69,7 @@ async fn a_browser_that_looks_only_changes_nothing() {
         "/approvals/a1",
         "/outbox/o1/retry",
         "/outbox/o1/drop",
+        "/reminders/main/1/cancel",
         "/config/reload",
     ] {
         assert!(site.post(path, &reader, "id=m1").await.is(403).body.contains("may read only"), "{path}");

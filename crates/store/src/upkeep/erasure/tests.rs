@@ -47,6 +47,7 @@ fn turn(channel: &ChannelId, n: u64, (id, name): (&str, &str), text: &str, answe
         message: message.clone(),
         turn: turn.clone(),
         at: Timestamp::UNIX_EPOCH,
+        reminder: None,
         fingerprint: fingerprint(&author, &parts),
         author,
         parts,

@@ -171,6 +171,7 @@ impl Chat {
             addressed: true,
             direct: false,
             provenance: cairn_types::message::Provenance::default(),
+            reminder: None,
             fingerprint: format!("print of {text}"),
             tokens: 7,
         }

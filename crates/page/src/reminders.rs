@@ -1,0 +1,54 @@
+//! Reminders: what fires when, and where. They are cancelled here.
+
+use axum::extract::State;
+use axum::response::Response;
+use maud::{Markup, html};
+
+use crate::error::PageError;
+use crate::layout::{Frame, Section, layout};
+use crate::links::{channel_link, path, seen_again};
+use crate::pieces::{command, said, text, time};
+use crate::visitor::Visitor;
+use cairn_api::records::ReminderRecord;
+use cairn_server::api::{Channel, Params, ReminderParams, Shared, reminders};
+
+const HERE: &str = "/reminders";
+
+/// `GET /reminders`.
+pub(super) async fn view(State(admin): State<Shared>, visitor: Visitor) -> Result<Markup, PageError> {
+    let axum::Json(items) = reminders::list(State(admin), Params(ReminderParams::default())).await?;
+    let body = html! {
+        p.note { "Each fires in its channel, as a turn of the agent. Schedules are set in the configuration." }
+        @if items.is_empty() { p { "No reminder is set." } }
+        @for item in &items { (reminder(item, visitor)) }
+    };
+    let command = command(&["reminder", "list"]);
+    Ok(layout(&Frame { title: "Reminders", section: Section::Reminders, visitor, command }, &body))
+}
+
+fn reminder(ReminderRecord { channel, reminder }: &ReminderRecord, visitor: Visitor) -> Markup {
+    let id = reminder.id.as_str();
+    html! {
+        article.item aria-label={ "Reminder " (text(id)) } {
+            h2 { (time(reminder.due)) " in " (channel_link(channel)) }
+            p.note {
+                code { (text(id)) } " · set by " (text(&reminder.by.id)) " at " (time(reminder.set_at))
+                @if let Some(rule) = &reminder.rule { " · every " code { (text(rule)) } " (" (text(&reminder.zone)) ")" }
+            }
+            (said(&reminder.text))
+            @if visitor.may_operate() && !reminder.id.is_schedule() {
+                div.actions {
+                    form method="post" action=(path(&["reminders", channel.as_str(), id, "cancel"])) {
+                        button.grave { "Cancel" }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// `POST /reminders/{channel}/{id}/cancel`.
+pub(super) async fn cancel(admin: State<Shared>, of: Channel<String>) -> Result<Response, PageError> {
+    let _cancelled = reminders::cancel(admin, of).await?;
+    Ok(seen_again(HERE))
+}
