@@ -47,6 +47,9 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// The answer to a press under a message that is not the bot's own, or is gone.
 pub(crate) const NO_QUESTION: &str = "Nothing that I asked waits there any more.";
 
+/// The answer to a command or a press where the bot serves nobody.
+const NOT_HERE: &str = "I am not set up to answer you here.";
+
 /// A person or a bot on a network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sender {
@@ -334,6 +337,8 @@ impl InboundPath {
             Access::Admitted(admitted) => Ok(admitted),
             Access::Stranger => match command.and_then(|command| self.for_own_data(sender, at, command)) {
                 Some(admitted) => Ok(admitted),
+                // A group gets its code by a message or a command, not by a press.
+                None if !at.direct && command.is_none() => Err(NOT_HERE.to_owned()),
                 None => Err(self.stranger_words(sender, at).await),
             },
             Access::Ignored(why) => {
@@ -343,7 +348,7 @@ impl InboundPath {
                     why,
                     "a command or a button was refused"
                 );
-                Err("I am not set up to answer you here.".to_owned())
+                Err(NOT_HERE.to_owned())
             }
         }
     }
@@ -441,7 +446,7 @@ impl InboundPath {
         match (self.pairing_store.standing(&self.asks(sender, at).id), at.direct) {
             (PairingStatus::Waiting, true) => "I do not know you yet; you have been told a code.".to_owned(),
             (PairingStatus::Waiting, false) => "I do not serve this place yet; a code was told here.".to_owned(),
-            (_, false) => "I am not set up to answer you here.".to_owned(),
+            (_, false) => NOT_HERE.to_owned(),
             (_, true) => "I do not know you yet, and can give you no code now: too many others wait for one; try again \
                   later."
                 .to_owned(),

@@ -251,7 +251,7 @@ async fn results_shrink_between_the_calls_of_a_turn_so_that_no_emergency_comes()
     for n in 0..3 {
         live.ask(&format!("m{n}"), &chatter(n)).await;
     }
-    for _ in 0..7 {
+    for _ in 0..6 {
         let range = json!({ "from": 1, "to": 6 });
         world
             .model

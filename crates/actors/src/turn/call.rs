@@ -107,7 +107,6 @@ impl Turn {
         let (provenance, watch, taken) = self.args.handle.read(|conversation| {
             let mut provenance = Provenance::default();
             tail.recalled.iter().for_each(|memory| provenance.join(&memory_provenance(memory, conversation)));
-            tail.quotes.iter().for_each(|quoted| provenance.join(&Provenance::of_entry(&quoted.entry)));
             let watch = conversation.usage_watches.get(&model).cloned().unwrap_or_default();
             (provenance, watch, conversation.bounds.get(&model).map_or(0, |bounds| bounds.taken))
         });

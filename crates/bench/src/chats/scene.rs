@@ -120,7 +120,7 @@ impl Scene {
         let chats: Vec<String> =
             self.places.iter().filter_map(Place::group).map(|chat| chat.to_string()).collect();
         let config = format!(
-            "[log]\nlevel = \"{}\"\n\n[defaults.compaction]\nretry_base_ms = 10\n\n\
+            "[log]\nlevel = \"{}\"\n\n[defaults]\nquote_tokens = 0\n\n[defaults.compaction]\nretry_base_ms = 10\n\n\
              [[models]]\nid = \"main\"\nprovider = \"openai\"\nbase_url = \"{}\"\nmodel = \"fake\"\n\
              context_window = {}\nmax_output_tokens = 600\n\n\
              [[agents]]\nid = \"main\"\nmodels = [\"main\"]\n\n\

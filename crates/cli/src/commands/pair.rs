@@ -23,8 +23,8 @@ pub enum PairCommand {
 Example:
   cairn pair approve K7P2XMQA
 
-A stranger who writes to the bot gets a code and passes it on to you. So does a
-group that no list names, when somebody mentions the bot there. A code
+A stranger who writes to the bot gets a code and passes it on to you. So
+does a group that no list names, when somebody mentions the bot there. A code
 expires after a day. Whoever was revoked is told no code any more: name them
 as `cairn pair list` does.")]
     Approve {

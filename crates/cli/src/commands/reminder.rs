@@ -41,14 +41,14 @@ Examples:
   cairn reminder add main/telegram/7 '0 9 1 * *' send the invoices
 
 Times are read in the agent's time zone: in 20m, at 18:30, tomorrow 9:00,
-friday 9:00, 2026-12-24 18:00, every day 9:00, every weekday 9:00, or five cron
-fields.")]
+friday 9:00, 2026-12-24 18:00, every day 9:00, every weekday 9:00, or five
+cron fields.")]
     Add {
         /// The channel
         #[arg(value_name = "C")]
         channel: String,
         /// When, and what
-        #[arg(value_name = "TIME TEXT", required = true, trailing_var_arg = true)]
+        #[arg(value_name = "TIME TEXT", required = true)]
         words: Vec<String>,
     },
     /// Cancel a reminder

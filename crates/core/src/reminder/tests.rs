@@ -1,3 +1,5 @@
+//! Times that people write, what is due over daylight saving, and generated schedules with kills and jumps of the clock.
+
 use std::collections::BTreeMap as Map;
 
 use cairn_types::event::Record;

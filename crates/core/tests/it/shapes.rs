@@ -698,7 +698,7 @@ fn events_of_traces_keep_their_shape() {
     ];
     insta::assert_snapshot!(lines(events), @r#"
     {"n":1,"at":"2026-02-02T02:40:00Z","channel":"main/local/main","event":{"type":"text_kept","id":"f0","text":"{}"}}
-    {"n":2,"at":"2026-02-02T02:40:00Z","channel":"main/local/main","event":{"type":"memories_recalled","ids":["m0"],"tokens":40,"scores":[2.5],"near":[["m1",0.5]]}}
+    {"n":2,"at":"2026-02-02T02:40:00Z","channel":"main/local/main","event":{"type":"memories_recalled","ids":["m0"],"tokens":40,"scores":[2.5],"near":[["m1",0.5]],"quotes":[{"seq":3,"from":0,"to":9,"score":0.5}]}}
     {"n":3,"at":"2026-02-02T02:40:00Z","channel":"main/local/main","event":{"type":"usage_reported","model":"main","estimated":90,"usage":{"input_tokens":100,"output_tokens":7,"cached_tokens":0},"is_estimate":true,"trace":{"at_n":41,"asked_at":1770000000000,"frame":"f0","body":"b0","last_call":true,"first_ms":310,"total_ms":4200,"waited_ms":12,"cost":0.0012,"failure":"timeout","tried":[{"model":"other","error":"overloaded","n":2}]}}}
     {"n":4,"at":"2026-02-02T02:40:00Z","channel":"main/local/main","event":{"type":"usage_spent","model":"small","usage":{"input_tokens":100,"output_tokens":7,"cached_tokens":0},"trace":{"at_n":41,"asked_at":1770000000000,"frame":"f0","total_ms":4200,"work":{"run":"r1","round":2,"entries":[1,8],"target_tokens":600,"masked":true,"added":[{"role":"assistant","text":"","tool_calls":[{"id":"c1","name":"memory_save","arguments":{}}]},{"role":"tool","call_id":"c1","text":"saved"},{"role":"user","parts":[{"type":"text","text":"again"}]}]}}}}
     "#);

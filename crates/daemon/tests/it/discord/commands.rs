@@ -40,8 +40,25 @@ async fn every_command_is_registered_put_off_and_answered() {
         rig.discord.commands().iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect();
     names.sort();
     let expected = [
-        "approve", "ban", "compact", "context", "deny", "export", "forget", "forgetme", "help", "memory",
-        "new", "pair", "remember", "status", "stop", "unban", "undo",
+        "approve",
+        "ban",
+        "compact",
+        "context",
+        "deny",
+        "export",
+        "forget",
+        "forgetme",
+        "help",
+        "memory",
+        "new",
+        "pair",
+        "remember",
+        "remind",
+        "reminders",
+        "status",
+        "stop",
+        "unban",
+        "undo",
     ];
     assert_eq!(names, expected);
     for (name, options, hidden) in ALL {

@@ -124,6 +124,7 @@ fn every_kind_of_event_is_there() {
     all.extend(kinds::<MemoryEvent>());
     all.extend(kinds::<DeliveryEvent>());
     all.extend(kinds::<ApprovalEvent>());
+    all.extend(kinds::<ReminderEvent>());
     all.extend(kinds::<RegistryEvent>());
     all.extend(kinds::<MaintenanceEvent>());
     let here: BTreeSet<String> =
