@@ -51,10 +51,10 @@ pub fn builtin_tools() -> Vec<ToolDef> {
                 "type": "object",
                 "properties": {
                     "query": { "type": "string", "description": "words to look for, in any order" },
-                    "by": { "type": "string", "description": "only what this person said: the name as shown" },
-                    "from": { "type": "string", "description": "only from this day or time on, such as 2026-03-01" },
-                    "until": { "type": "string", "description": "only up to this day or time, which counts" },
-                    "page": { "type": "integer", "minimum": 1, "maximum": PAGES_MAX, "description": "which twenty of the results; 1 when left out" }
+                    "by": { "type": "string", "description": "a person's name" },
+                    "from": { "type": "string", "description": "first day, such as 2026-03-01" },
+                    "until": { "type": "string", "description": "last day" },
+                    "page": { "type": "integer", "minimum": 1, "maximum": PAGES_MAX, "description": "twenty results each" }
                 },
                 "required": ["query"]
             }),

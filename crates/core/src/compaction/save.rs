@@ -31,9 +31,9 @@ pub fn memory_save_tool() -> ToolDef {
                 "importance": { "type": "number", "minimum": 0, "maximum": 1 },
                 "replaces": {
                     "type": "array", "items": { "type": "string" },
-                    "description": "ids of memories that hold no longer because of this one; the result of a save names those near it"
+                    "description": "ids of memories that hold no longer because of this one"
                 },
-                "from": { "type": "string", "description": "the day since when it holds, such as 2026-03-01, where that is not today" }
+                "from": { "type": "string", "description": "day since when it holds" }
             },
             "required": ["kind", "text"]
         }),

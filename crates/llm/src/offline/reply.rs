@@ -23,7 +23,7 @@ use super::{Answer, facts, memories, off_thread, quote, speech, sums};
 /// How many results of the search are looked at.
 const SEARCH_LIMIT: usize = 12;
 
-/// What the tool says when it has saved a memory.
+/// What the result of the tool begins with when it has saved a memory.
 const SAVED: &str = "saved";
 
 /// What somebody asked to be remembered is worth more than what was found by rule.
@@ -224,7 +224,7 @@ fn acknowledgement(request: &ChatRequest, question: &str) -> Answer {
 
 fn confirmation(saves: &[(&ToolCall, &str)]) -> String {
     // Only what the tool says of itself is a success: a call may also be denied, or never have run.
-    let failed = saves.iter().find(|(_, result)| result.trim() != SAVED);
+    let failed = saves.iter().find(|(_, result)| !result.trim_start().starts_with(SAVED));
     if let Some((_, result)) = failed {
         return format!("I could not save that: {result}");
     }
