@@ -185,6 +185,12 @@ fn frame(reminder: &Reminder, zone: &TimeZone, now: Timestamp) -> String {
     )
 }
 
+/// The text of a reminder that fires, of the message that it became; `None`: the message is no reminder.
+pub fn fired_text(message: &str) -> Option<&str> {
+    let (frame, text) = message.split_once(":)\n")?;
+    frame.starts_with("(This is reminder ").then_some(text)
+}
+
 /// A time as people read it, in a zone.
 pub fn local_time(at: Timestamp, zone: &TimeZone) -> String {
     at.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M %Z").to_string()

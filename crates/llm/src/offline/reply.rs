@@ -8,6 +8,7 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
 use cairn_core::digest::digest_texts;
+use cairn_core::reminder;
 use cairn_types::ids::{Generation, Seq, TurnId};
 use cairn_types::memory::DraftMemory;
 use cairn_types::message::{Author, Entry, Part, Role, ToolCall};
@@ -61,6 +62,9 @@ pub(super) async fn reply(
     if let Some(saves) = results_of_saves(&request.messages) {
         return Ok(fit(confirmation(&saves), Vec::new(), request.max_output_tokens));
     }
+    if let Some(text) = reminder::fired_text(&question) {
+        return Ok(fit(format!("Reminder: {text}"), Vec::new(), request.max_output_tokens));
+    }
     if let Some(words) = speech::to_remember(&question) {
         let calls = save_calls(&request, vec![wanted(&request, &question, &words)]);
         if calls.is_empty() {
@@ -104,7 +108,9 @@ fn to_wish(wish: Wish, request: &ChatRequest) -> String {
             None => "I do not know the time: nothing here tells it.".to_owned(),
         },
         Wish::Reminder => {
-            format!("I cannot remind you: I say something only when you write to me.{remembers}")
+            format!(
+                "I set no reminder by myself. `/remind in 2h call the plumber` does, on the command line `cairn reminder add`.{remembers}"
+            )
         }
         Wish::Summary => String::new(),
     }

@@ -549,8 +549,12 @@ async fn hostile_texts_cost_no_more_than_their_length(#[case] text: String) {
 #[case("Can you tell me what day it is, what day is it?", "No language model")]
 #[case("Wie spät ist es?", "It is Wednesday, 2026-05-06 07:08")]
 #[case("What is 17 * 3?", "17 * 3 = 51")]
-#[case("Remind me to call the bank tomorrow", "I cannot remind you")]
-#[case("could you please remind me at 5?", "I cannot remind you")]
+#[case(
+    "(This is reminder 1, which Ann set on 2026-11-28 05:13 UTC, not a message of now. Remind of it, or do what it asks:)\ncall the plumber",
+    "Reminder: call the plumber"
+)]
+#[case("Remind me to call the bank tomorrow", "I set no reminder by myself. `/remind")]
+#[case("could you please remind me at 5?", "I set no reminder by myself. `/remind")]
 #[case("summarise this", "There is nothing yet")]
 #[tokio::test]
 async fn what_concerns_the_model_itself_is_answered_by_it(#[case] said: &str, #[case] expected: &str) {
