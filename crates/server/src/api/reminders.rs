@@ -20,7 +20,7 @@ pub struct ReminderParams {
     pub channel: Option<String>,
 }
 
-/// `GET /v1/reminders`: of a channel, or of all by name, the first [`LIMIT_MAX`].
+/// `GET /v1/reminders`: of a channel, or of all by name, the first of them.
 pub async fn list(
     State(admin): State<Shared>,
     Params(query): Params<ReminderParams>,
