@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_core::silence::{is_silence, without_silence};
-use cairn_core::window::{Found, Quoted, Tail, choose, left_window, question, tail_tokens};
+use cairn_core::window::{Found, QUOTES_MAX, Quoted, Tail, choose, left_window, question, tail_tokens};
 use cairn_types::event::{Event, MemoryEvent, TurnEvent};
 use cairn_types::ids::{MemoryId, Seq};
 use cairn_types::memory::{Memory, Reach};
@@ -215,6 +215,10 @@ impl Turn {
         };
         let mut found = Vec::new();
         for hit in store.search(query).await? {
+            // Some of them are not quoted.
+            if found.len() == 2 * QUOTES_MAX {
+                break;
+            }
             let is_there = |seq: &Seq| (first..=last).contains(seq) && !deleted.contains(seq);
             let Some(seq) = hit.seq.filter(is_there) else { continue };
             let entries = store.entries(&handle.id, seq, seq, 1).await?;
