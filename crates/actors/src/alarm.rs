@@ -102,15 +102,21 @@ impl AlarmState {
         if std::mem::take(&mut self.is_outdated) {
             return self.look(myself);
         }
-        // Those that are due now are looked at again after a sleep, unless they change before.
-        let is_due = !due.channels.is_empty();
-        self.next = if is_due { Some(self.shared.ports.now()) } else { due.next };
+        // Those that are due now are looked at again with the next one, or after a sleep, unless they change before.
+        let now = self.shared.ports.now();
+        self.next = match (due.channels.is_empty(), due.next) {
+            (true, next) => next,
+            (false, next) => {
+                let next = next.filter(|next| *next > now);
+                Some(next.map_or(now + SLEEP_MAX, |next| next.min(now + SLEEP_MAX)))
+            }
+        };
         for channel in due.channels {
             let request = Request::FireDue;
             let message = RouterMsg::Deliver { channel, create: Create::No, request };
             self.shared.directory.tell_router(message);
         }
-        if is_due { self.sleep_for(myself, SLEEP_MAX) } else { self.sleep(myself) }
+        self.sleep(myself);
     }
 
     /// Sleeps until the next reminder is due, but not for long at once.

@@ -30,6 +30,7 @@ use serde_json::Value;
 use crate::handle::ChannelHandle;
 use crate::ports::Ports;
 use crate::saving::Saving;
+use crate::tasks::off_thread;
 
 /// Most memories that `memory_search` returns.
 const MEMORIES_MAX: usize = 10;
@@ -276,14 +277,18 @@ impl Builtin {
             ..Query::default()
         };
         let hits = self.ports.store.search(query).await.map_err(|error| error.to_string())?;
-        let hits: Vec<&Hit> = hits.iter().filter(|hit| hit.kind != HitKind::Memory).skip(before).collect();
-        let mut lines: Vec<String> = hits.iter().take(HITS).map(|hit| hit_line(hit)).collect();
+        let hits: Vec<Hit> =
+            hits.into_iter().filter(|hit| hit.kind != HitKind::Memory).skip(before).collect();
         let is_incomplete = self.ports.store.unindexed() > UNINDEXED_MAX;
         let note = if is_incomplete { INCOMPLETE } else { "" };
-        if lines.is_empty() {
+        if hits.is_empty() {
             return Ok(Output::own(format!("nothing found{note}")));
         }
-        if hits.len() > HITS && page < PAGES_MAX {
+        let has_more = hits.len() > HITS;
+        // The texts may be long.
+        let lines = off_thread(move || hits.iter().take(HITS).map(hit_line).collect());
+        let mut lines: Vec<String> = lines.await.map_err(|panic| panic.to_string())?;
+        if has_more && page < PAGES_MAX {
             lines.push(format!("[there are more: ask for page {}]", page + 1));
         }
         // A summary quotes anybody.

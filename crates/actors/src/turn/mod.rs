@@ -28,6 +28,7 @@ use parking_lot::Mutex;
 use crate::failure;
 use crate::messages::{TurnAnswer, TurnResult};
 use crate::shared::Shared;
+use crate::tasks::off_thread;
 use crate::tools::Toolbox;
 use outage::OutageWait;
 use state::{Budget, Turn};
@@ -184,7 +185,10 @@ impl Turn {
             tracing::warn!(channel = %handle.id, %error, "what was said before cannot be searched; nothing of it is quoted");
             Vec::new()
         });
-        let quotes = choose(&found, self.settings.quote_tokens);
+        // The entries may be long.
+        let most = self.settings.quote_tokens;
+        let quotes = off_thread(move || choose(&found, most)).await;
+        let quotes = quotes.map_err(|panic| failure::panicked(&panic.to_string()))?;
         let ids: Vec<MemoryId> = recalled.iter().map(|memory| memory.id.clone()).collect();
         let had_none =
             handle.read(|conversation| conversation.recalled.is_empty() && conversation.quotes.is_empty());
