@@ -154,6 +154,11 @@ pub(crate) enum ChannelMsg {
         /// Whether anything left the window.
         reply: Reply<Result<bool, StoreError>>,
     },
+    /// The turn under way is about to ask its model again: whatever its people have said meanwhile joins it.
+    Join {
+        attempt: u64,
+        reply: Reply<Result<(), StoreError>>,
+    },
     TurnDone {
         attempt: u64,
         ended: Box<Ended<TurnResult>>,

@@ -93,6 +93,11 @@ impl TurnSubscribers {
         }
     }
 
+    /// The turn under way has taken up more messages.
+    pub(crate) fn joined(&self, messages: &[MessageId]) {
+        self.waiting.lock().turn.extend_from_slice(messages);
+    }
+
     pub(crate) fn delta(&self, text: &str) {
         let mut waiting = self.waiting.lock();
         waiting.so_far.push_str(text);

@@ -144,6 +144,11 @@ impl Search {
     /// Whether this record begins the turn.
     fn is_it(&mut self, record: &Record) -> bool {
         match &record.event {
+            Event::Turn(TurnEvent::Joined { turn, messages, .. })
+                if matches!(self.which, WhichTurn::Message(_)) && self.takes(turn, record, messages) =>
+            {
+                self.turn.get_or_insert_with(|| turn.clone());
+            }
             Event::Turn(TurnEvent::Reopened { turn, .. }) if self.takes(turn, record, &[]) => {
                 self.turn.get_or_insert_with(|| turn.clone());
             }

@@ -78,6 +78,9 @@ async fn handle(message: ChannelMsg, state: &mut ChannelState) -> Result<(), Act
         ChannelMsg::MakeRoom { attempt, settings, cause, reply } => {
             drop(reply.send(answer(state.make_room(attempt, &settings, cause).await)?));
         }
+        ChannelMsg::Join { attempt, reply } => {
+            drop(reply.send(answer(state.join(attempt).await)?));
+        }
         ChannelMsg::TurnDone { attempt, ended } => state.turn_done(attempt, *ended).await?,
         ChannelMsg::Yield { attempt } => state.yield_turn(attempt),
         ChannelMsg::Spent { model, usage, is_estimate, trace, reservation } => {

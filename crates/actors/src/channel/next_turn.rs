@@ -38,6 +38,25 @@ pub(super) fn next_turn(
     })
 }
 
+/// The pending messages that the open turn takes up between two of its rounds: of its own `people` alone, together with the
+/// `taken` tokens of its messages so far up to a quarter of the window. What a reminder says is a turn of its own.
+pub(super) fn joining(
+    pending: &[&Pending],
+    people: &[String],
+    taken: u64,
+    usable_tokens: u64,
+) -> Vec<MessageId> {
+    let mut left = (usable_tokens / TURN_SHARE).saturating_sub(taken);
+    let is_of_turn = |message: &&&Pending| message.reminder.is_none() && people.contains(&message.author.id);
+    let fits = |message: &&&Pending| {
+        let tokens = u64::from(message.tokens);
+        let fits = tokens <= left;
+        left = left.saturating_sub(tokens);
+        fits
+    };
+    pending.iter().filter(is_of_turn).take_while(fits).map(|message| message.message.clone()).collect()
+}
+
 /// The oldest messages that fit the share; at least one.
 fn fitting<'a, 'b>(pending: &'a [&'b Pending], share: u64) -> &'a [&'b Pending] {
     let mut tokens = 0;
@@ -54,6 +73,7 @@ fn fitting<'a, 'b>(pending: &'a [&'b Pending], share: u64) -> &'a [&'b Pending] 
 #[cfg(test)]
 mod tests {
     use cairn_types::message::{Author, Part};
+    use cairn_types::reminder::Fired;
     use jiff::Timestamp;
 
     use super::*;
@@ -101,6 +121,26 @@ mod tests {
         check("chat", &[("a", 10), ("b!", 10), ("c", 10)], Some(("t1", "a b c", true)));
         check("chat", &[("a!", 60), ("b!", 60)], Some(("t1", "a", true)));
         check("chat", &[("a!", 500), ("b!", 10)], Some(("t1", "a", true)));
+    }
+
+    #[test]
+    fn only_the_turns_own_people_join_it_and_only_while_it_stays_within_its_share() {
+        #[track_caller]
+        fn check(specs: &[(&str, u32)], taken: u64, expected: &[&str]) {
+            let mut pending = pending(specs);
+            for message in &mut pending {
+                message.author.id = format!("x/{}", &message.message.as_str()[..1]);
+                let fired = Fired { id: "7".into(), next: None };
+                message.reminder = message.message.as_str().ends_with('@').then_some(fired);
+            }
+            let pending: Vec<_> = pending.iter().collect();
+            let joined = joining(&pending, &["x/a".to_owned(), "x/c".to_owned()], taken, 400);
+            let joined: Vec<_> = joined.iter().map(MessageId::as_str).collect();
+            assert_eq!(joined, expected);
+        }
+        check(&[("a1!", 10), ("b1!", 10), ("c1", 10)], 0, &["a1", "c1"]);
+        check(&[("b1!", 500), ("a1@", 10), ("a2", 60), ("c1", 30), ("a3", 20), ("a4", 1)], 0, &["a2", "c1"]);
+        check(&[("a1!", 60)], 50, &[]);
     }
 
     #[test]

@@ -111,6 +111,7 @@ impl ChannelState {
                 self.handle.tell_compactor(CompactorMsg::Look);
             }
             TurnEvent::ToolUsed(used) => self.report_tool(used),
+            TurnEvent::Joined { messages, .. } => self.handle.subscribers.joined(messages),
             TurnEvent::EntryAdded { .. }
             | TurnEvent::Interrupted { .. }
             | TurnEvent::Undone { .. }

@@ -24,7 +24,7 @@ use ractor::ActorProcessingErr;
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
-use super::next_turn::next_turn;
+use super::next_turn::{joining, next_turn};
 use super::state::{ChannelState, Closing, Current, EndedMessage, Failed, answer};
 use crate::failure::{self, ChannelFault};
 use crate::messages::{ChannelMsg, CompactorMsg, OutboxMsg, TurnAnswer, TurnLink, TurnResult, draft_entry};
@@ -259,6 +259,39 @@ impl ChannelState {
             current.call.journalled(&events);
         }
         Ok(())
+    }
+
+    /// Takes what the people of the turn under way have said meanwhile into it. Albums are waited for, and join later.
+    pub(super) async fn join(&mut self, attempt: u64) -> Result<(), Failed<StoreError>> {
+        if !self.is_current(attempt) {
+            return Err(Failed::Refused(StoreError::Closed));
+        }
+        let settings = self.handle.settings();
+        if self.draining || !settings.hears_while_working || self.handle.id.platform() == LOCAL_PLATFORM {
+            return Ok(());
+        }
+        let now = self.began.elapsed();
+        let is_part = |message: &&Pending| {
+            self.arrivals.get(&message.message).is_some_and(|arrival| arrival.gather.album.is_some())
+        };
+        let joined = self.handle.read(|conversation| {
+            let open = conversation.open_turn.as_ref()?;
+            let pending: Vec<&Pending> = conversation.pending.iter().collect();
+            let parts: Vec<&Pending> = pending.iter().copied().filter(is_part).collect();
+            if wait_for_more(&parts, &self.arrivals, now).is_some() {
+                return None;
+            }
+            let asked = conversation.live.iter().rev().take_while(|entry| entry.turn == open.id);
+            let taken =
+                asked.filter(|entry| entry.role == Role::User).map(|entry| u64::from(entry.tokens)).sum();
+            let people = authors_of(conversation, open);
+            let messages = joining(&pending, &people, taken, settings.window.usable_tokens());
+            let (turn, first_seq) = (open.id.clone(), conversation.next_seq);
+            (!messages.is_empty()).then_some(TurnEvent::Joined { turn, messages, first_seq })
+        });
+        let Some(joined) = joined else { return Ok(()) };
+        tracing::debug!(channel = %self.handle.id, "what was said meanwhile joins the turn");
+        self.commit(vec![Event::Turn(joined)]).await
     }
 
     /// The emergency: synchronous, without a model, whether or not a run is under way. True: something left the window.

@@ -14,6 +14,7 @@ mod emergencies;
 mod engines;
 mod fairness;
 mod finishes;
+mod joins;
 mod kills;
 mod liveness;
 mod long;

@@ -137,6 +137,7 @@ impl Turn {
             self.args.handle.subscribers.paragraph();
             let times = Arc::clone(&self.args.times);
             times.of_others(self.use_tools(&tools, &model, calls, &recalled)).await?;
+            self.join().await?;
         }
         Err(match misses > MISSES_MAX {
             true => failure::no_such_calls(misses),

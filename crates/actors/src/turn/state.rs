@@ -75,6 +75,12 @@ impl Turn {
         self.until_journalled(|| self.args.turn.step(events.clone())).await
     }
 
+    /// Has the channel take up what the turn's people have said meanwhile.
+    pub(super) async fn join(&self) -> Result<(), TurnFailure> {
+        let attempt = self.args.turn.attempt;
+        self.until_journalled(|| self.args.turn.propose(|reply| ChannelMsg::Join { attempt, reply })).await
+    }
+
     /// The settings of the turn's agent on the model that answers here, as they are in this conversation.
     pub(super) fn serving_settings(&self) -> Arc<AgentSettings> {
         self.args.handle.read(|conversation| self.agent.serving_settings(conversation))

@@ -66,7 +66,7 @@ pub(super) fn is_in(records: &[Value], channel: &str, entry: &Value) -> bool {
         let event = &record["event"];
         let is_its = match event["type"].as_str() {
             Some("accepted") => event["message"] == entry["message"],
-            Some("turn_started") => {
+            Some("turn_started" | "turn_joined") => {
                 event["messages"].as_array().is_some_and(|messages| messages.contains(&entry["message"]))
             }
             Some("entry_added") => event["entry"]["seq"] == entry["seq"],

@@ -74,6 +74,9 @@ pub struct AgentConfig {
     /// Most model calls of one turn: the first and one after each round of tool calls. 1 to 100.
     #[schemars(range(min = 1, max = 100))]
     pub max_rounds: u32,
+    /// What somebody says while the tools for their question are called goes to the model with the next round of that turn.
+    /// False: it waits for the next turn. On chat networks alone; elsewhere each message is a turn of its own.
+    pub hears_while_working: bool,
     /// Tools beside the built-in ones that the model may call: "SERVER/TOOL" or "SERVER/*" of a server in [[mcp]], "fetch".
     pub tools: Vec<String>,
     /// The context engine: what decides what the model gets to see. "standard": levelled summaries, made in the background.
@@ -113,6 +116,7 @@ impl Default for AgentConfig {
             recall_limit: 6,
             quote_tokens: 300,
             max_rounds: 32,
+            hears_while_working: true,
             tools: Vec::new(),
             engine: STANDARD.to_owned(),
             memory: MemorySettings::default(),

@@ -294,6 +294,7 @@ impl Config {
             memory: agent.memory,
             trust: self.trust(agent),
             max_rounds: agent.max_rounds,
+            hears_while_working: agent.hears_while_working,
             timezone: agent.timezone.clone(),
         };
         if is_assumed { settings.assuming(max_output_tokens) } else { settings }

@@ -115,6 +115,9 @@ impl Conversation {
             TurnEvent::Started { turn, messages, first_seq } => {
                 self.start_turn(record, turn, messages, *first_seq)?;
             }
+            TurnEvent::Joined { turn, messages, first_seq } => {
+                self.join_turn(record, turn, messages, *first_seq)?;
+            }
             TurnEvent::Reopened { turn, messages } => self.reopen_turn(turn, messages)?,
             TurnEvent::EntryAdded { entry } => self.add_entry(record, entry)?,
             TurnEvent::Ended(end) => {
@@ -376,21 +379,7 @@ impl Conversation {
         if let Some(open) = &self.open_turn {
             return Err(format!("turn {} is open", open.id));
         }
-        self.fill_gap(record, turn, first_seq)?;
-        let mut asked = Vec::new();
-        for message in messages {
-            let position = self.pending.iter().position(|pending| pending.message == *message);
-            let entry = match position.and_then(|idx| self.pending.remove(idx)) {
-                Some(pending) => {
-                    if pending.addressed {
-                        asked.push(pending.message.clone());
-                    }
-                    pending.to_entry(self.next_seq, turn, self.generation)
-                }
-                None => Entry::lost(self.next_seq, turn, self.generation, record.at),
-            };
-            self.push(entry);
-        }
+        let asked = self.take_up(record, turn, messages, first_seq)?;
         let messages = messages.to_vec();
         self.open_turn = Some(OpenTurn {
             id: turn.clone(),
@@ -409,6 +398,51 @@ impl Conversation {
             clock: None,
         });
         Ok(())
+    }
+
+    fn join_turn(
+        &mut self,
+        record: &Record,
+        turn: &TurnId,
+        messages: &[MessageId],
+        first_seq: Seq,
+    ) -> Result<(), String> {
+        if self.open_turn.as_ref().is_none_or(|open| open.id != *turn) {
+            return Err(format!("turn {turn} is not open"));
+        }
+        let asked = self.take_up(record, turn, messages, first_seq)?;
+        if let Some(open) = &mut self.open_turn {
+            open.messages.extend_from_slice(messages);
+            open.reply_to = asked.last().cloned().or(open.reply_to.take());
+            open.asked.extend(asked);
+        }
+        Ok(())
+    }
+
+    /// Makes pending messages entries of a turn. Returns those that are addressed to the bot.
+    fn take_up(
+        &mut self,
+        record: &Record,
+        turn: &TurnId,
+        messages: &[MessageId],
+        first_seq: Seq,
+    ) -> Result<Vec<MessageId>, String> {
+        self.fill_gap(record, turn, first_seq)?;
+        let mut asked = Vec::new();
+        for message in messages {
+            let position = self.pending.iter().position(|pending| pending.message == *message);
+            let entry = match position.and_then(|idx| self.pending.remove(idx)) {
+                Some(pending) => {
+                    if pending.addressed {
+                        asked.push(pending.message.clone());
+                    }
+                    pending.to_entry(self.next_seq, turn, self.generation)
+                }
+                None => Entry::lost(self.next_seq, turn, self.generation, record.at),
+            };
+            self.push(entry);
+        }
+        Ok(asked)
     }
 
     fn intend(&mut self, id: &OutboxId, turn: &TurnId, is_note: bool, is_draft: bool) {

@@ -150,7 +150,7 @@ impl ChannelErasure {
         }
     }
 
-    pub(super) fn start_turn(&mut self, turn: &TurnId, messages: &[MessageId], first: Seq) {
+    pub(super) fn take_up(&mut self, turn: &TurnId, messages: &[MessageId], first: Seq) {
         self.open = Some(turn.clone());
         for (seq, message) in (first.0..).map(Seq).zip(messages) {
             let Some(PendingMessage { pending, is_theirs, quotes_them }) = self.pending.remove(message)

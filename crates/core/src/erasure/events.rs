@@ -426,8 +426,11 @@ fn learn(state: &mut ChannelErasure, is_theirs: bool, quotes_them: bool, event: 
             };
         }
         Event::Message(MessageEvent::Deleted { message, seqs }) => state.delete(message, seqs),
-        Event::Turn(TurnEvent::Started { turn, messages, first_seq }) => {
-            state.start_turn(turn, messages, *first_seq);
+        Event::Turn(
+            TurnEvent::Started { turn, messages, first_seq }
+            | TurnEvent::Joined { turn, messages, first_seq },
+        ) => {
+            state.take_up(turn, messages, *first_seq);
         }
         Event::Turn(TurnEvent::Reopened { turn, .. }) => state.open = Some(turn.clone()),
         Event::Turn(TurnEvent::EntryAdded { entry }) => state.add(entry, is_theirs),

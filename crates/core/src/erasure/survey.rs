@@ -128,7 +128,7 @@ impl Survey {
             Event::Message(event) => {
                 channel.into_iter().for_each(|channel| self.hear_message(channel, event))
             }
-            Event::Turn(TurnEvent::Started { messages, .. }) => {
+            Event::Turn(TurnEvent::Started { messages, .. } | TurnEvent::Joined { messages, .. }) => {
                 for (channel, message) in
                     channel.into_iter().flat_map(|of| messages.iter().map(move |id| (of, id)))
                 {

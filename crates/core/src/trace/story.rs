@@ -113,6 +113,13 @@ pub fn story(turn: &TurnId, records: &[Record]) -> Option<Story> {
                     found = Some(begun(turn, record.at, messages, *first_seq, &pending));
                 }
             }
+            Event::Turn(TurnEvent::Joined { turn: joined, messages, first_seq }) if joined == turn => {
+                if let Some(story) = &mut found {
+                    story
+                        .asked
+                        .extend(known(messages, *first_seq, &pending).map(|(seq, one)| (seq, one.1.clone())));
+                }
+            }
             Event::Turn(TurnEvent::Reopened { turn: reopened, .. }) => is_open = reopened == turn,
             _ => {
                 if let Some(story) = &mut found {
@@ -124,6 +131,16 @@ pub fn story(turn: &TurnId, records: &[Record]) -> Option<Story> {
     found
 }
 
+/// Those of the messages whose records are there, with their numbers.
+fn known<'a>(
+    messages: &'a [MessageId],
+    first_seq: Seq,
+    pending: &'a BTreeMap<&MessageId, (Timestamp, Pending)>,
+) -> impl Iterator<Item = (Seq, &'a (Timestamp, Pending))> {
+    let numbered = (first_seq.0..).map(Seq).zip(messages);
+    numbered.filter_map(|(seq, id)| Some((seq, pending.get(id)?)))
+}
+
 fn begun(
     turn: &TurnId,
     at: Timestamp,
@@ -131,8 +148,7 @@ fn begun(
     first_seq: Seq,
     pending: &BTreeMap<&MessageId, (Timestamp, Pending)>,
 ) -> Story {
-    let numbered = messages.iter().enumerate().map(|(idx, id)| (Seq(first_seq.0 + idx as u64), id));
-    let known: Vec<_> = numbered.filter_map(|(seq, id)| Some((seq, pending.get(id)?))).collect();
+    let known: Vec<_> = known(messages, first_seq, pending).collect();
     Story {
         turn: turn.clone(),
         accepted_at: known.iter().map(|(_, (at, _))| *at).min(),

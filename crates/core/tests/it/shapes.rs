@@ -326,6 +326,7 @@ fn chats() -> Vec<Event> {
         }),
         Event::Message(MessageEvent::Refused { message: "m3".into() }),
         Event::Turn(TurnEvent::Reopened { turn: "t1".into(), messages: vec!["m1".into()] }),
+        Event::Turn(TurnEvent::Joined { turn: "t1".into(), messages: vec!["m2".into()], first_seq: Seq(4) }),
         Event::Turn(TurnEvent::UsageReported {
             model: "main".into(),
             estimated: 90,

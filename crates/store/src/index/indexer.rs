@@ -318,7 +318,13 @@ impl Indexer {
 
     fn take(&mut self, record: &Record) -> Result<(), StoreError> {
         match (&record.event, &record.channel) {
-            (Event::Turn(TurnEvent::Started { messages, first_seq, .. }), Some(channel)) => {
+            (
+                Event::Turn(
+                    TurnEvent::Started { messages, first_seq, .. }
+                    | TurnEvent::Joined { messages, first_seq, .. },
+                ),
+                Some(channel),
+            ) => {
                 let to = Seq(first_seq.0 + messages.len() as u64 - 1);
                 let db = self.views.db()?;
                 let entries = Reads { db: &db, journal: &self.journal }.entries(

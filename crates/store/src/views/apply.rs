@@ -149,7 +149,14 @@ fn apply_turn(
 ) -> Result<(), StoreError> {
     match event {
         TurnEvent::Started { turn, messages, first_seq } => {
-            start_turn(changes, state, channel, record, turn, messages, *first_seq)?;
+            take_up(changes, state, channel, record, turn, messages, *first_seq)?;
+            state.open = Some((turn.clone(), messages.clone()));
+        }
+        TurnEvent::Joined { turn, messages, first_seq } => {
+            take_up(changes, state, channel, record, turn, messages, *first_seq)?;
+            if let Some((_, open)) = state.open.as_mut().filter(|open| open.0 == *turn) {
+                open.extend_from_slice(messages);
+            }
         }
         TurnEvent::Reopened { turn, messages } => reopen_turn(changes, state, channel, turn, messages)?,
         TurnEvent::EntryAdded { entry } => add_entry(changes, state, channel, record, entry)?,
@@ -351,7 +358,7 @@ fn forget_old_messages(
     Ok(())
 }
 
-fn start_turn(
+fn take_up(
     changes: &mut Changes<'_>,
     state: &mut ChannelState,
     channel: &ChannelId,
@@ -377,7 +384,6 @@ fn start_turn(
         state.next_seq = state.next_seq.next();
     }
     state.awaited &= state.pending > 0;
-    state.open = Some((turn.clone(), messages.to_vec()));
     Ok(())
 }
 

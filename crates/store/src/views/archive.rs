@@ -268,7 +268,10 @@ impl Reads<'_> {
         for offset in self.offsets(channel, 0, n)?.rev() {
             match self.journal.read(offset?.at)?.event {
                 Event::Turn(TurnEvent::EntryAdded { entry }) => return Ok(Some(entry.seq)),
-                Event::Turn(TurnEvent::Started { messages, first_seq, .. }) => {
+                Event::Turn(
+                    TurnEvent::Started { messages, first_seq, .. }
+                    | TurnEvent::Joined { messages, first_seq, .. },
+                ) => {
                     return Ok(Some(Seq((first_seq.0 + messages.len() as u64).saturating_sub(1))));
                 }
                 _ => {}
@@ -279,8 +282,9 @@ impl Reads<'_> {
 
     /// The entries whose words stand in those records of a channel, by record.
     ///
-    /// Messages are taken up in the order in which they came, so that what follows the first that came later is of later
-    /// records: unless lines were `quarantined`, and with them that of a turn that took some up.
+    /// Turns begin with the oldest message that waits, so that what follows a turn whose first message came later is of later
+    /// records: unless lines were `quarantined`, and with them that of a turn that took some up. Within a turn a message may
+    /// have passed others that waited.
     pub(crate) fn words_in(
         &self,
         channel: &ChannelId,
@@ -294,10 +298,16 @@ impl Reads<'_> {
         };
         let first = before.map_or(Seq(1), Seq::next);
         let mut found = HashMap::new();
+        let mut turn: Option<TurnId> = None;
         for row in self.seqs(channel, first, Seq(u64::MAX)) {
             let row = row?;
-            if row.n > to_n && row.taken.is_some() && !row.lost && !quarantined {
-                break;
+            if let Some((of, _)) = &row.taken {
+                // Of the turn that is met first the beginning may have been before.
+                let begins = turn.as_ref().is_some_and(|turn| turn != of);
+                if begins && row.n > to_n && !row.lost && !quarantined {
+                    break;
+                }
+                turn = Some(of.clone());
             }
             let records = [Some(row.n), row.edited].into_iter().flatten();
             found.extend(records.filter(|n| (from_n..=to_n).contains(n)).map(|n| (n, row.seq)));

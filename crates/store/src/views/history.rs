@@ -109,7 +109,9 @@ impl Reads<'_> {
         }
         for offset in self.offsets(channel, low, u64::MAX)? {
             match self.journal.read(offset?.at)?.event {
-                Event::Turn(TurnEvent::Started { first_seq, .. }) => return Ok(first_seq),
+                Event::Turn(TurnEvent::Started { first_seq, .. } | TurnEvent::Joined { first_seq, .. }) => {
+                    return Ok(first_seq);
+                }
                 Event::Turn(TurnEvent::EntryAdded { entry }) => return Ok(entry.seq),
                 _ => {}
             }

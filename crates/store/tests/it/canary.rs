@@ -54,7 +54,7 @@ const PRIVATE: usize = 3;
 /// What every canary begins with.
 const CANARY: &str = "zanzibirk";
 
-const SEEDS: u64 = 10;
+const SEEDS: u64 = 12;
 const STEPS: usize = 60;
 
 /// Every path of these must have been gone at least once over all seeds.
@@ -120,6 +120,7 @@ fn agent() -> AgentSettings {
         memory: cairn_core::settings::MemorySettings::default(),
         trust: cairn_core::trust::TrustSettings::default(),
         max_rounds: 8,
+        hears_while_working: true,
         timezone: "UTC".to_owned(),
     }
 }
@@ -198,7 +199,11 @@ impl World {
         let records = self.store().append(events.into_iter().map(new).collect()).await.unwrap();
         let room = &mut self.rooms[room];
         for record in &records {
-            if let Event::Turn(TurnEvent::Started { messages, first_seq, .. }) = &record.event {
+            if let Event::Turn(
+                TurnEvent::Started { messages, first_seq, .. }
+                | TurnEvent::Joined { messages, first_seq, .. },
+            ) = &record.event
+            {
                 for (seq, message) in (first_seq.0..).zip(messages) {
                     if room.waiting.remove(message) | room.quoting.remove(message) {
                         room.hers.insert(Seq(seq));
@@ -466,6 +471,15 @@ impl World {
         self.keep(room, "", Some(seq), &text).await;
     }
 
+    /// Something is said while tools are called, and heard.
+    async fn join(&mut self, room: usize, turn: &TurnId) {
+        self.anna_says(room).await;
+        let state = &self.rooms[room].state;
+        let messages = state.pending.iter().map(|pending| pending.message.clone()).collect();
+        let (turn, first_seq) = (turn.clone(), state.next_seq);
+        self.append(room, vec![Event::Turn(TurnEvent::Joined { turn, messages, first_seq })]).await;
+    }
+
     /// All that waits is answered, in one way or another.
     async fn turn(&mut self, room: usize, leave_open: bool) {
         let state = &self.rooms[room].state;
@@ -481,6 +495,9 @@ impl World {
         }
         if hers && self.chance(2) {
             self.act(room).await;
+        }
+        if self.chance(6) {
+            self.join(room, &turn).await;
         }
         if self.chance(4) {
             self.copy(room).await;

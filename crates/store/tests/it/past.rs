@@ -10,7 +10,7 @@ use cairn_types::ids::{AgentId, MessageId, OutboxId, Seq};
 use cairn_types::memory::{Memory, Reach};
 use cairn_types::ports::NEAR_MAX;
 
-use super::common::{at, channel, chatting, memory, open, opened, remove_derived, scope};
+use super::common::{Chat, at, channel, chatting, memory, open, opened, remove_derived, scope};
 
 async fn find(store: &Store, which: WhichTurn) -> Option<(String, Option<String>, Option<String>)> {
     let found = store.turn_records(&channel("main"), which).await.unwrap()?;
@@ -54,6 +54,36 @@ async fn a_turn_is_found_by_its_id_its_time_its_messages_and_its_answer() {
     assert_eq!(find(&store, WhichTurn::At(started.unwrap().at)).await, second());
     assert_eq!(find(&store, WhichTurn::At(at(-10))).await, None);
     assert_eq!(find(&store, WhichTurn::Id("t9".into())).await, None);
+}
+
+#[tokio::test]
+async fn a_message_that_joined_a_turn_is_found_read_and_searched_with_it() {
+    let (_dir, store, mut chat) = chatting();
+    chat.turn("m1", "question 1", "answer 1").await;
+    let turn = chat.accept("m2", "ann", "find the boat").await;
+    chat.start(&turn, &["m2"]).await;
+    chat.accept("late", "ann", "the vermilion one").await;
+    let first_seq = chat.state.next_seq;
+    let joined = TurnEvent::Joined { turn: turn.clone(), messages: vec!["late".into()], first_seq };
+    chat.append(vec![Event::Turn(joined)]).await;
+    assert!(chat.state.pending.is_empty());
+    let entry = chat.reply(&turn, "it is at the pier");
+    let end = Chat::end(&turn, entry.seq);
+    chat.append(vec![Event::Turn(TurnEvent::EntryAdded { entry }), end]).await;
+    chat.turn("m3", "question 3", "answer 3").await;
+    let found = find(&store, WhichTurn::Message("late".into())).await.unwrap();
+    assert_eq!((found.0.as_str(), found.2.as_deref()), ("t2", Some("t4")));
+    let told = store.turn_records(&channel("main"), WhichTurn::Id("t2".into())).await.unwrap().unwrap();
+    let asked: Vec<Seq> =
+        story(&told.turn, &told.records).unwrap().asked.iter().map(|asked| asked.0).collect();
+    assert_eq!(asked, [Seq(3), Seq(4)]);
+    let entries = store.entries(&channel("main"), Seq(3), Seq(5), 9).await.unwrap();
+    assert_eq!(
+        entries.iter().map(|entry| entry.text()).collect::<Vec<_>>(),
+        ["find the boat", "the vermilion one", "it is at the pier"]
+    );
+    let last = chat.state.last_n;
+    assert_eq!(store.conversations_at(&channel("main"), vec![last]).await.unwrap(), [chat.state]);
 }
 
 #[tokio::test]

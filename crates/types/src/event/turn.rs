@@ -18,6 +18,10 @@ pub enum TurnEvent {
     /// A turn took up pending messages, in this order, with consecutive numbers from `first_seq`.
     #[serde(rename = "turn_started")]
     Started { turn: TurnId, messages: Vec<MessageId>, first_seq: Seq },
+    /// The open turn took up pending messages between two of its rounds, in this order, with consecutive numbers from
+    /// `first_seq`.
+    #[serde(rename = "turn_joined")]
+    Joined { turn: TurnId, messages: Vec<MessageId>, first_seq: Seq },
     /// The model or a tool added an entry to the open turn.
     EntryAdded { entry: Entry },
     /// A model call ended, with or without success, and used these tokens.

@@ -235,6 +235,7 @@ fn accepted<V: Visit>(v: &mut V, pending: &mut Pending) -> bool {
 fn turn<V: Visit>(v: &mut V, event: &mut TurnEvent) -> bool {
     match event {
         TurnEvent::Started { turn: _, messages, first_seq: _ }
+        | TurnEvent::Joined { turn: _, messages, first_seq: _ }
         | TurnEvent::Reopened { turn: _, messages } => each(messages, |message| v.message(message)),
         TurnEvent::EntryAdded { entry } => added(v, entry),
         TurnEvent::UsageReported {

@@ -401,7 +401,9 @@ impl Store for MemStore {
                         TurnEnd { turn: turn.clone(), outcome, model, usage: Usage::default(), recalled };
                     seen = Seen::Ended { turn, fingerprint: String::new(), end: Box::new(end) };
                 }
-                Event::Turn(TurnEvent::Started { turn, messages, .. }) if messages.contains(message) => {
+                Event::Turn(
+                    TurnEvent::Started { turn, messages, .. } | TurnEvent::Joined { turn, messages, .. },
+                ) if messages.contains(message) => {
                     taken = Some(turn.clone());
                 }
                 Event::Turn(TurnEvent::Ended(end)) if Some(&end.turn) == taken.as_ref() => {

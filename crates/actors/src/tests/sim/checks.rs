@@ -152,6 +152,16 @@ impl Checks {
                         .check(last < place, || format!("messages keep their order: {message} in {channel}"));
                 }
             }
+            TurnEvent::Joined { turn, messages, .. } => {
+                scene.check(self.open.get(channel) == Some(turn), || {
+                    format!("only an open turn is joined: {turn}")
+                });
+                let places =
+                    messages.iter().map(|message| self.accepted.get(&(channel.clone(), message.clone())));
+                let in_order = places.clone().is_sorted() && places.flatten().count() == messages.len();
+                scene.check(in_order, || format!("what joins was taken in, in this order: {messages:?}"));
+                self.taken.extend(messages.iter().map(|message| (channel.clone(), message.clone())));
+            }
             TurnEvent::Reopened { turn, messages } => self.take_up(channel, turn, messages),
             TurnEvent::Ended(end) => {
                 let open = self.open.remove(channel);
@@ -470,6 +480,7 @@ fn may_change_prefix(event: &Event) -> bool {
         Event::Turn(event) => !matches!(
             event,
             TurnEvent::Started { .. }
+                | TurnEvent::Joined { .. }
                 | TurnEvent::EntryAdded { .. }
                 | TurnEvent::UsageReported { .. }
                 | TurnEvent::ToolUsed(_)

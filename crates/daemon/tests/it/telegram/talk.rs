@@ -2,6 +2,7 @@
 
 use cairn_testkit::model::{Answer, Kind};
 use cairn_testkit::telegram::Say;
+use serde_json::json;
 
 use super::rig::{Rig, World, texts};
 
@@ -37,6 +38,26 @@ async fn what_waits_while_it_thinks_is_answered_at_once() {
     assert_eq!(texts(&sent)[0], "echo: first quokka");
     let request = rig.last_request();
     assert!(request.contains("second quokka") && request.contains("third quokka"), "{request}");
+    rig.delivered().await;
+    assert_eq!(rig.asked(), 2);
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn what_is_said_while_tools_are_called_goes_with_the_next_round_of_the_same_turn() {
+    let rig = Rig::open().await;
+    rig.model.push(Kind::Reply, Answer::call("history_search", json!({"query": "quokka"})));
+    rig.model.push(Kind::Reply, Answer::text("a small quokka then"));
+    let gate = rig.model.hold(Kind::Reply);
+    rig.telegram.say(rig.alice.id, &rig.alice, "draw a quokka");
+    rig.model.wait_for(Kind::Reply, 1).await;
+    rig.telegram.say(rig.alice.id, &rig.alice, "a small one");
+    rig.telegram.wait_confirmed().await;
+    gate.open();
+    let sent = rig.telegram.wait_sent(rig.alice.id, 1).await;
+    assert_eq!(texts(&sent), ["a small quokka then"]);
+    let request = rig.last_request();
+    assert!(request.contains("draw a quokka") && request.contains("a small one"), "{request}");
     rig.delivered().await;
     assert_eq!(rig.asked(), 2);
     rig.end().await;
