@@ -263,6 +263,8 @@ impl Show {
         self.stage.say(&format!("{kill}   the daemon is gone: {}", end_of(ended)))?;
         self.start().await?;
         let reply = self.answer(&request).await?;
+        // The answer may have begun a run.
+        self.settled().await?;
         let after = self.possessions().await?;
         after.must_have_all_of(&before)?;
         self.stage.say(&format!(
