@@ -33,10 +33,10 @@ out=target/static
 mkdir -p "$out"
 for target; do
     say "cargo zigbuild for $target"
-    cargo zigbuild --release --locked --package cairn-daemon --target "$target"
+    cargo zigbuild --profile dist --locked --package cairn-daemon --target "$target"
     arch=${target%%-*}
     binary=$out/cairn-$arch
-    cp "${CARGO_TARGET_DIR:-target}/$target/release/cairn" "$binary"
+    cp "${CARGO_TARGET_DIR:-target}/$target/dist/cairn" "$binary"
     # The name of a dynamic linker stands at the beginning of each program that needs one.
     if head -c 4096 "$binary" | LC_ALL=C grep -aq '/ld-'; then fail "$binary is not static"; fi
     # Elsewhere than at home it runs where the system has an emulator for it.

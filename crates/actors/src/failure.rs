@@ -39,6 +39,9 @@ pub enum RuntimeError {
     /// The channel's actor failed each time it was asked.
     #[error("channel `{0}` failed while it was asked; it is started again, try once more")]
     Interrupted(ChannelId),
+    /// Talk from elsewhere cannot be taken in between a message and its answer.
+    #[error("an answer is under way in channel `{0}`")]
+    Answering(ChannelId),
     #[error("cannot start the {actor}: {message}")]
     Spawn { actor: &'static str, message: String },
     #[error(transparent)]
@@ -73,6 +76,7 @@ pub(crate) fn refusal(error: RuntimeError) -> Refusal {
         | RuntimeError::Limited(_)
         | RuntimeError::Instruction(_)
         | RuntimeError::Reminder(_)
+        | RuntimeError::Answering(_)
         | RuntimeError::NothingToUndo(_) => Refusal::Unavailable("starting a channel again"),
     }
 }

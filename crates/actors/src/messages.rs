@@ -6,6 +6,7 @@ use cairn_core::agent::AgentSettings;
 use cairn_core::compaction::{NothingToCompact, SummaryDraft};
 use cairn_core::conversation::Conversation;
 use cairn_core::engine::MakeRoom;
+use cairn_core::import::{Imported, Said};
 use cairn_core::reminder::NewReminder;
 use cairn_core::store_port::Due;
 use cairn_types::event::{Checkpoint, Event, RunEnd, RunOutcome};
@@ -97,6 +98,11 @@ pub(crate) enum Request {
         owner: Option<String>,
         reply: Reply<Result<Reminder, RuntimeError>>,
     },
+    /// Takes in talk that was held elsewhere.
+    Import {
+        said: Arc<Vec<Said>>,
+        reply: Reply<Result<Imported, RuntimeError>>,
+    },
     /// Fires the reminders that are due.
     FireDue,
 }
@@ -122,6 +128,7 @@ impl Request {
             Self::SetReminder { reply, .. } | Self::CancelReminder { reply, .. } => {
                 drop(reply.send(Err(error)));
             }
+            Self::Import { reply, .. } => drop(reply.send(Err(error))),
             // The alarm asks again.
             Self::FireDue => {}
         }

@@ -46,6 +46,46 @@ pub struct CommandReply {
     pub failed: bool,
 }
 
+/// The body of `POST /v1/channels/{C}/import`: a part of a talk that was held elsewhere, in its order.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ImportRequest {
+    pub messages: Vec<ImportedMessage>,
+    /// It was a private chat with the agent.
+    #[serde(default)]
+    pub direct: bool,
+}
+
+/// A message of such a talk, or an answer to it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ImportedMessage {
+    /// Unique in the channel. A message with an id that the channel knows is passed over, with its answer.
+    pub id: String,
+    /// When it was said, RFC 3339.
+    pub at: String,
+    /// Whoever said it, as `PLATFORM/USER`; absent: it is an answer of the agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// Their name; `user` without the platform when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    pub text: String,
+}
+
+/// What came of an [`ImportRequest`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImportRecord {
+    /// Messages of people that were taken in.
+    pub messages: u64,
+    /// Answers of the agent that were taken in.
+    pub answers: u64,
+    /// Messages that were known.
+    pub known: u64,
+    /// Answers before which nobody said anything: they were left out.
+    pub unasked: u64,
+}
+
 /// Reads a JSON object.
 ///
 /// # Errors

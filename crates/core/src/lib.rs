@@ -18,6 +18,7 @@ pub mod engine;
 pub mod erasure;
 pub mod excerpt;
 pub mod gather;
+pub mod import;
 pub mod limits;
 pub mod memory;
 pub mod notice;

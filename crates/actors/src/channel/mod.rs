@@ -4,6 +4,7 @@
 //! in under the write lock. Turns and runs are tasks beside the actor, which propose their changes to it.
 
 mod deliveries;
+mod imports;
 mod next_turn;
 mod reminders;
 mod report;

@@ -87,6 +87,7 @@ impl ChannelState {
             Request::CancelReminder { id, by, owner, reply } => {
                 drop(reply.send(answer(self.cancel_reminder(id, by, owner).await)?));
             }
+            Request::Import { said, reply } => drop(reply.send(answer(self.import(&said).await)?)),
             Request::FireDue => self.fire_due().await?,
         }
         Ok(())

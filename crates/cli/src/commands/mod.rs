@@ -6,6 +6,7 @@ pub mod chat;
 pub mod demo;
 pub mod explain;
 pub mod history;
+pub mod import;
 pub mod mcp;
 pub mod memory;
 pub mod node;

@@ -173,7 +173,7 @@ async fn answered(client: &Client, channel: &ChannelId) -> Result<HashSet<String
 }
 
 /// A progress bar on stderr, hidden when that is not a terminal.
-fn progress_bar(n_messages: u64) -> ProgressBar {
+pub(super) fn progress_bar(n_messages: u64) -> ProgressBar {
     let bar = ProgressBar::new(n_messages);
     // A template that cannot be read leaves the default one in place.
     if let Ok(style) = ProgressStyle::with_template("[{bar:30}] {pos}/{len}  {elapsed}  {msg}") {

@@ -15,8 +15,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use cairn_cli::commands::{
-    ban, channel, chat, demo, explain, history, mcp, memory, node, outbox, pair, reload, reminder, replay,
-    search, spend, status, summary, tools, tune, ui,
+    ban, channel, chat, demo, explain, history, import, mcp, memory, node, outbox, pair, reload, reminder,
+    replay, search, spend, status, summary, tools, tune, ui,
 };
 use cairn_cli::out;
 use cairn_store::can_start_threads;
@@ -73,6 +73,8 @@ enum Command {
     Chat(chat::ChatArgs),
     /// Send the messages of a file, one JSON object a line, and report the outcome
     Replay(replay::ReplayArgs),
+    /// Take in talk that was held elsewhere, answers included, without answering it
+    Import(import::ImportArgs),
     /// Show the state of the daemon
     Status(status::StatusArgs),
     /// Print a link to the daemon's page, which logs one browser in
@@ -234,6 +236,7 @@ async fn dispatch(cli: Cli, tools: Tools) -> Result<(), Failure> {
         Command::Demo(args) => Box::pin(demo::demo(global, args)).await,
         Command::Chat(args) => Box::pin(chat::chat(global, args)).await,
         Command::Replay(args) => Box::pin(replay::replay(global, args)).await,
+        Command::Import(args) => Box::pin(import::import(global, args)).await,
         Command::Status(args) => Box::pin(status::status(global, args)).await,
         Command::Ui(args) => Box::pin(ui::ui(global, args)).await,
         Command::Spend(args) => Box::pin(spend::spend(global, args)).await,

@@ -9,6 +9,7 @@ pub mod explain;
 pub mod explain_run;
 mod figures;
 pub mod history;
+mod imports;
 pub mod memories;
 pub mod nodes;
 pub mod outbox;

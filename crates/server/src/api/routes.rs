@@ -1,7 +1,7 @@
 //! The routes of the admin API.
 
 use crate::api::{
-    channels, daemon, explain, explain_run, figures, history, memories, outbox, page_links, people,
+    channels, daemon, explain, explain_run, figures, history, imports, memories, outbox, page_links, people,
     reminders, search, spend, store, summaries, tools,
 };
 use std::sync::Arc;
@@ -47,6 +47,7 @@ fn inside(admin: Shared) -> Router {
         .route("/v1/channels/{channel}/compact", post(channels::compact))
         .route("/v1/channels/{channel}/new", post(channels::new))
         .route("/v1/channels/{channel}/stop", post(channels::stop))
+        .route("/v1/channels/{channel}/import", post(imports::import))
         .route("/v1/channels/{channel}/wait", post(channels::wait))
         .route("/v1/search", get(search::everywhere))
         .route("/v1/memories", get(memories::list).post(memories::add))

@@ -301,6 +301,12 @@ pub(super) fn runtime_error(error: RuntimeError) -> ApiError {
             message,
             "`cairn reminder list` shows what is set",
         ),
+        RuntimeError::Answering(_) => ApiError::new(
+            StatusCode::CONFLICT,
+            "answering",
+            message,
+            "try again when it is done; what was imported before is passed over",
+        ),
         RuntimeError::NothingToUndo(_) => ApiError::new(
             StatusCode::CONFLICT,
             "nothing_to_undo",

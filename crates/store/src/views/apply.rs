@@ -8,6 +8,7 @@ use cairn_types::event::{
 use cairn_types::ids::{ChannelId, Generation, LOCAL_PLATFORM, MessageId, Seq, TurnId};
 use cairn_types::message::{Entry, LOST_TURN, Pending};
 use cairn_types::ports::{OutboxCounts, OutboxItem, StoreError};
+use cairn_types::summary::MarkerKind;
 use jiff::Timestamp;
 
 use super::blocks::OFFSETS_BLOCK;
@@ -192,6 +193,7 @@ fn apply_compaction(
         }
         CompactionEvent::RunQueued { request } => state.queued.push(request.trigger),
         CompactionEvent::EmergencyApplied { .. } => state.owes_run = true,
+        CompactionEvent::WindowSlid { marker, .. } => state.owes_run |= marker.kind == MarkerKind::Truncated,
         CompactionEvent::RunEnded(end) => {
             state.run = false;
             state.owes_run = end.owes_run;
@@ -205,7 +207,6 @@ fn apply_compaction(
         CompactionEvent::RunAttemptFailed { .. }
         | CompactionEvent::RunCheckpointed { .. }
         | CompactionEvent::StackRetired { .. }
-        | CompactionEvent::WindowSlid { .. }
         | CompactionEvent::ResultsPruned { .. }
         | CompactionEvent::UsageSpent { .. } => {}
     }

@@ -1,0 +1,52 @@
+//! Talk that was held elsewhere: journalled as turns that have ended. No model is called for it.
+
+use std::collections::BTreeSet;
+
+use cairn_core::engine::MakeRoom;
+use cairn_core::import::{Imported, Said, import, room_made};
+use cairn_types::event::Event;
+use cairn_types::ports::{Seen, StoreError};
+
+use super::state::{ChannelState, Failed};
+use crate::failure::RuntimeError;
+use crate::messages::CompactorMsg;
+
+impl ChannelState {
+    /// It is durable when this returns. What the window has no room for leaves it at once; its summaries follow.
+    pub(super) async fn import(&mut self, said: &[Said]) -> Result<Imported, Failed<RuntimeError>> {
+        if self.draining {
+            return Err(RuntimeError::Stopping.into());
+        }
+        let waits = |conversation: &cairn_core::conversation::Conversation| {
+            conversation.open_turn.is_some() || !conversation.pending.is_empty()
+        };
+        if self.unsaved.is_some() || self.handle.read(waits) {
+            return Err(RuntimeError::Answering(self.handle.id.clone()).into());
+        }
+        let known = self.known(said).await.map_err(RuntimeError::Store)?;
+        let mut imported = self.handle.read(|conversation| import(conversation, said, &known));
+        let events: Vec<Event> = std::mem::take(&mut imported.events);
+        if !events.is_empty() {
+            self.commit(events).await?;
+            let (now, settings) = (self.shared.ports.now(), self.handle.settings());
+            let conversation = self.handle.snapshot();
+            let room = self.handle.engine.compact(&conversation, &settings, MakeRoom::Tier, now);
+            drop(conversation);
+            self.commit(room_made(room)).await?;
+            metrics::counter!("cairn_imported_total").increment(imported.messages);
+            self.handle.tell_compactor(CompactorMsg::Look);
+        }
+        Ok(imported)
+    }
+
+    /// Those of the messages that were taken in or refused before.
+    async fn known(&self, said: &[Said]) -> Result<BTreeSet<cairn_types::ids::MessageId>, StoreError> {
+        let mut known = BTreeSet::new();
+        for said in said.iter().filter(|said| said.author.is_some()) {
+            if self.shared.ports.store.seen(&self.handle.id, &said.message).await? != Seen::New {
+                known.insert(said.message.clone());
+            }
+        }
+        Ok(known)
+    }
+}

@@ -1,0 +1,346 @@
+//! `cairn import`: takes in talk that was held elsewhere, answers included. Nothing is answered.
+
+mod formats;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use cairn_api::message::{ImportRecord, ImportRequest, ImportedMessage};
+use cairn_api::text::{counted, grouped, one_line};
+use cairn_types::ids::ChannelId;
+use clap::Args;
+use serde::Serialize;
+
+use crate::args::Global;
+use crate::client::Client;
+use crate::commands::replay::progress_bar;
+use crate::connect::{Connector, channel_path};
+use crate::failure::Failure;
+use crate::{jsonl, out};
+use formats::{Format, Roles, Talk, detect, read};
+
+/// Most messages and bytes of text in one request.
+const BATCH_MESSAGES: usize = 200;
+const BATCH_BYTES: usize = 1 << 20;
+
+/// Conversations that are listed where one has to be chosen.
+const LISTED: usize = 20;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Takes result.json of Telegram Desktop, JSON of DiscordChatExporter,
+conversations.json of ChatGPT and of Claude, sessions of OpenClaw, and Cairn's
+own JSON lines. Nothing is answered and no message is sent. What the window has
+no room for leaves it at once, and is summarised in the background. The same
+file again takes in only what is new.
+
+Examples:
+  cairn import result.json --channel main/telegram/-1001234 --bot Rook
+  cairn import conversations.json --chat \"Holiday plans\" --channel holidays
+  cairn import conversations.json --all --user ann --dry-run")]
+pub struct ImportArgs {
+    /// The file; - for stdin
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The agent to which the channels belong [default: the first]
+    #[arg(long, value_name = "A")]
+    agent: Option<String>,
+    /// The channel that takes it in: a name, or that of a live chat, as
+    /// `cairn channels` shows it [default: made of the conversation's title]
+    #[arg(long, value_name = "C", conflicts_with = "all")]
+    channel: Option<String>,
+    /// The conversation, by title or id, where the file has several
+    #[arg(long, value_name = "TITLE", conflicts_with = "all")]
+    chat: Option<String>,
+    /// All conversations of the file, each into a channel of its own
+    #[arg(long)]
+    all: bool,
+    /// Whose messages are answers of the agent, by name or id (Telegram, Discord)
+    #[arg(long, value_name = "WHO")]
+    bot: Option<String>,
+    /// The person who talked with a model (ChatGPT, Claude, OpenClaw)
+    #[arg(long, value_name = "NAME", default_value = "user")]
+    user: String,
+    /// The form of the file [default: found by its content]
+    #[arg(long, value_name = "FORM")]
+    format: Option<Format>,
+    /// Say what would come in, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// What came of the import of one conversation.
+#[derive(Debug, Serialize)]
+struct TalkRecord {
+    channel: String,
+    title: String,
+    /// What the file has.
+    in_file: u64,
+    /// Messages of people that were taken in.
+    messages: u64,
+    /// Answers that were taken in.
+    answers: u64,
+    /// Messages that were there already.
+    known: u64,
+    /// Notes of the network, messages without words, answers to nothing.
+    left_out: u64,
+    /// Messages that were longer than `max_message_bytes` and lost their end.
+    cut: u64,
+    first_at: Option<String>,
+    last_at: Option<String>,
+    dry_run: bool,
+}
+
+pub async fn import(global: Global, args: ImportArgs) -> Result<(), Failure> {
+    let connector = Connector::load(&global).await?;
+    let shown = args.file.display().to_string();
+    let bytes = jsonl::read(&args.file)?;
+    let format = args.format.or_else(|| detect(&bytes)).ok_or_else(|| {
+        let hint = "`cairn import --help` lists the forms; --format FORM says where one is broken";
+        Failure::failed(format!("{shown} has none of the forms that are known"), hint)
+    })?;
+    let roles = Roles { bot: args.bot.clone(), user: args.user.clone() };
+    let talks = read(format, &bytes, &roles).map_err(|why| {
+        Failure::failed(format!("{shown}: {why}"), "nothing was imported; is the file whole?")
+    })?;
+    drop(bytes);
+    let talks = chosen(talks, &args, &shown)?;
+    warn_of_bot(&talks, &roles, format);
+    let max = connector.loaded.config.limits.max_message_bytes;
+    let mut planned = Vec::new();
+    let mut names = BTreeSet::new();
+    for mut talk in talks {
+        let name = args.channel.clone().unwrap_or_else(|| channel_name(&talk, &mut names));
+        let channel = connector.channel(&name, args.agent.as_deref())?;
+        let mut record = record_of(&talk, channel.to_string(), args.dry_run);
+        record.cut = cut(&mut talk.messages, max);
+        planned.push((channel, talk, record));
+    }
+    let records = if args.dry_run {
+        planned.into_iter().map(|(_, talk, record)| would_be(&talk, record)).collect()
+    } else {
+        let connection = connector.changing().await?;
+        let client = connection.client.clone();
+        connection.carry_out(Box::pin(import_all(client, planned))).await?
+    };
+    out::record(global.json, &records, |records| records.iter().map(text).collect())
+}
+
+async fn import_all(
+    client: Client,
+    planned: Vec<(ChannelId, Talk, TalkRecord)>,
+) -> Result<Vec<TalkRecord>, Failure> {
+    let mut records = Vec::new();
+    for (channel, talk, mut record) in planned {
+        let path = channel_path(&channel, "import");
+        let bar = progress_bar(talk.messages.len() as u64);
+        for batch in batches(&talk.messages) {
+            let request = ImportRequest { messages: batch.to_vec(), direct: talk.direct };
+            let came: ImportRecord = client.post(&path, &request).await?;
+            record.messages += came.messages;
+            record.answers += came.answers;
+            record.known += came.known;
+            record.left_out += came.unasked;
+            bar.inc(batch.len() as u64);
+        }
+        bar.finish_and_clear();
+        records.push(record);
+    }
+    Ok(records)
+}
+
+/// What a new channel would take in.
+fn would_be(talk: &Talk, mut record: TalkRecord) -> TalkRecord {
+    record.answers = talk.messages.iter().filter(|message| message.user.is_none()).count() as u64;
+    record.messages = talk.messages.len() as u64 - record.answers;
+    record
+}
+
+/// The conversations that are meant.
+fn chosen(talks: Vec<Talk>, args: &ImportArgs, shown: &str) -> Result<Vec<Talk>, Failure> {
+    let mut talks: Vec<Talk> = talks.into_iter().filter(|talk| !talk.messages.is_empty()).collect();
+    if let Some(chat) = &args.chat {
+        talks.retain(|talk| talk.title == *chat || talk.id == *chat);
+    }
+    match talks.len() {
+        0 => Err(match &args.chat {
+            Some(chat) => Failure::failed(
+                format!("{shown} has no conversation `{}`", one_line(chat)),
+                "without --chat its conversations are listed",
+            ),
+            None => Failure::failed(format!("{shown} has no messages"), "is it the right file?"),
+        }),
+        1 => Ok(talks),
+        _ if args.all => Ok(talks),
+        n => {
+            let mut lines: Vec<String> = talks
+                .iter()
+                .take(LISTED)
+                .map(|talk| {
+                    let n = counted(talk.messages.len() as u64, "message", "messages");
+                    format!("  {} ({}), {n}", one_line(&talk.title), one_line(&talk.id))
+                })
+                .collect();
+            if n > LISTED {
+                lines.push(format!("  … and {} more", grouped((n - LISTED) as u64)));
+            }
+            let message = format!("{shown} has {} conversations:\n{}", grouped(n as u64), lines.join("\n"));
+            Err(Failure::failed(message, "choose one by --chat TITLE, or take --all"))
+        }
+    }
+}
+
+/// In files of chat networks nobody but the reader knows which of the people was a bot.
+fn warn_of_bot(talks: &[Talk], roles: &Roles, format: Format) {
+    let is_network = matches!(format, Format::Telegram | Format::Discord);
+    let has_answers = talks.iter().flat_map(|talk| &talk.messages).any(|message| message.user.is_none());
+    match &roles.bot {
+        Some(bot) if is_network && !has_answers => {
+            out::note(&format!(
+                "warning: nobody there is called `{}` or has that id: nothing counts as an answer",
+                one_line(bot)
+            ));
+        }
+        None if is_network => {
+            out::note("note: without --bot WHO all messages count as people's");
+        }
+        _ => {}
+    }
+}
+
+fn record_of(talk: &Talk, channel: String, dry_run: bool) -> TalkRecord {
+    TalkRecord {
+        channel,
+        title: talk.title.clone(),
+        in_file: talk.messages.len() as u64 + talk.left_out,
+        messages: 0,
+        answers: 0,
+        known: 0,
+        left_out: talk.left_out,
+        cut: 0,
+        first_at: talk.messages.first().map(|message| message.at.clone()),
+        last_at: talk.messages.last().map(|message| message.at.clone()),
+        dry_run,
+    }
+}
+
+/// A channel's name, made of a title; with the beginning of its id where that name is taken.
+fn channel_name(talk: &Talk, taken: &mut BTreeSet<String>) -> String {
+    const NAME_CHARS: usize = 40;
+    let slug = |text: &str| {
+        let mut slug = String::new();
+        for char in text.chars().flat_map(char::to_lowercase) {
+            if char.is_ascii_alphanumeric() {
+                slug.push(char);
+            } else if !slug.is_empty() && !slug.ends_with('-') {
+                slug.push('-');
+            }
+            if slug.len() == NAME_CHARS {
+                break;
+            }
+        }
+        slug.trim_end_matches('-').to_owned()
+    };
+    let title = slug(&talk.title);
+    let name = if title.is_empty() { slug(&talk.id) } else { title };
+    let name = if name.is_empty() { "imported".to_owned() } else { name };
+    let (mut free, mut n) = (name.clone(), 1);
+    while !taken.insert(free.clone()) {
+        n += 1;
+        free = format!("{name}-{n}");
+    }
+    free
+}
+
+/// Cuts texts that are longer than `max` bytes; returns how many.
+fn cut(messages: &mut [ImportedMessage], max: usize) -> u64 {
+    const MARK: &str = " […]";
+    let mut n = 0;
+    for message in messages.iter_mut().filter(|message| message.text.len() > max) {
+        let end = message.text.floor_char_boundary(max.saturating_sub(MARK.len()));
+        message.text.truncate(end);
+        message.text.push_str(MARK);
+        n += 1;
+    }
+    n
+}
+
+/// Parts of a talk for one request each. None begins with an answer to what stands in the one before.
+fn batches(messages: &[ImportedMessage]) -> Vec<&[ImportedMessage]> {
+    let (mut batches, mut from, mut bytes) = (Vec::new(), 0, 0);
+    for (idx, message) in messages.iter().enumerate() {
+        let is_full = idx - from >= BATCH_MESSAGES || bytes + message.text.len() > BATCH_BYTES;
+        if is_full && idx > from && message.user.is_some() {
+            batches.push(&messages[from..idx]);
+            (from, bytes) = (idx, 0);
+        }
+        bytes += message.text.len();
+    }
+    if from < messages.len() {
+        batches.push(&messages[from..]);
+    }
+    batches
+}
+
+fn text(record: &TalkRecord) -> String {
+    let would = if record.dry_run { "would take in" } else { "took in" };
+    let mut line = format!(
+        "{} {would} {} and {}",
+        record.channel,
+        counted(record.messages, "message", "messages"),
+        counted(record.answers, "answer", "answers"),
+    );
+    let more = [
+        (record.known, "were there already"),
+        (record.left_out, "left out: notes of the network, no words, or no question before"),
+        (record.cut, "cut: longer than `max_message_bytes` in [limits]"),
+    ];
+    for (n, what) in more.into_iter().filter(|(n, _)| *n > 0) {
+        line.push_str(&format!("; {} {what}", grouped(n)));
+    }
+    if let (Some(first), Some(last)) = (&record.first_at, &record.last_at) {
+        let day = |at: &str| at.get(..10).unwrap_or_default().to_owned();
+        line.push_str(&format!("; {} to {}", day(first), day(last)));
+    }
+    line.push('\n');
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(user: Option<&str>, text: &str) -> ImportedMessage {
+        let (id, at) = ("m".to_owned(), "2026-01-01T00:00:00Z".to_owned());
+        ImportedMessage { id, at, user: user.map(str::to_owned), name: None, text: text.to_owned() }
+    }
+
+    #[test]
+    fn no_batch_parts_an_answer_from_its_question() {
+        let mut messages: Vec<_> = (0..BATCH_MESSAGES).map(|_| message(Some("a"), "x")).collect();
+        messages.extend([message(None, "y"), message(None, "z"), message(Some("a"), "x")]);
+        let sizes: Vec<_> = batches(&messages).iter().map(|batch| batch.len()).collect();
+        assert_eq!(sizes, [BATCH_MESSAGES + 2, 1]);
+        let long = "x".repeat(BATCH_BYTES / 2 + 1);
+        let messages = vec![message(Some("a"), &long), message(Some("a"), &long), message(None, "y")];
+        assert_eq!(batches(&messages).iter().map(|batch| batch.len()).collect::<Vec<_>>(), [1, 2]);
+        assert!(batches(&[]).is_empty());
+    }
+
+    #[test]
+    fn channels_are_named_after_titles_and_differ() {
+        let mut taken = BTreeSet::new();
+        let mut name = |title: &str| {
+            let talk = Talk {
+                id: "c-9".to_owned(),
+                title: title.to_owned(),
+                direct: true,
+                messages: Vec::new(),
+                left_out: 0,
+            };
+            channel_name(&talk, &mut taken)
+        };
+        let names = [name("Holiday plans: 2026!"), name("holiday plans 2026"), name("旅行"), name("旅行")];
+        assert_eq!(names, ["holiday-plans-2026", "holiday-plans-2026-2", "c-9", "c-9-2"]);
+    }
+}
