@@ -133,6 +133,36 @@ async fn what_somebody_said_of_themselves_in_a_group_is_recalled_in_their_privat
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_model_forgets_only_what_the_asker_said_of_themselves() {
+    let world = World::new().with_tools();
+    let live = world.start().await;
+    let group: cairn_types::ids::ChannelId = "main/net/group".parse().unwrap();
+    let said = |id: &str, who: &str, text: &str| Inbound {
+        author: Author { id: format!("net/{}", who.to_lowercase()), name: who.to_owned() },
+        ..message(&group, id, text)
+    };
+    let called = async |tool, arguments, inbound| {
+        world.model.plan(Kind::Reply, Plan::Calls(vec![(tool, arguments)]));
+        reply(live.submit(inbound).await.unwrap()).await;
+        let history = world.store.history(&group);
+        history.iter().rev().find(|entry| entry.role == Role::Tool).unwrap().text()
+    };
+    let nuts = json!({ "kind": "fact", "text": "Ann is allergic to fresh nuts", "subject": "Ann" });
+    called("memory_save", nuts, said("a", "Ann", "I am allergic to fresh nuts")).await;
+    let id = json!({ "id": world.store.saved_memories()[0].id });
+    let forgotten =
+        |event: &Event| matches!(event, Event::Memory(MemoryEvent::Forgotten { wished: true, .. }));
+    let refused = called("memory_forget", id.clone(), said("b", "Bob", "forget what Ann said")).await;
+    assert!(refused.starts_with("error:") && refused.contains("said of themselves"), "{refused}");
+    assert_eq!(world.store.count(forgotten), 0);
+    let none = called("memory_forget", json!({ "id": "m0" }), said("c", "Ann", "forget it")).await;
+    assert!(none.contains("no memory `m0` here"), "{none}");
+    let done = called("memory_forget", id, said("d", "Ann", "please forget my allergy")).await;
+    assert!(done.starts_with("forgotten: "), "{done}");
+    assert_eq!(world.store.count(forgotten), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_history_can_be_searched_and_read() {
     let world = World::new().with_tools();
     let live = world.start().await;

@@ -161,7 +161,11 @@ impl Runner {
                 quoted(what)
             ))),
             [memory] => {
-                self.journal(vec![Event::Memory(MemoryEvent::Forgotten { id: memory.id.clone() })]).await?;
+                self.journal(vec![Event::Memory(MemoryEvent::Forgotten {
+                    id: memory.id.clone(),
+                    wished: true,
+                })])
+                .await?;
                 Ok(format!("Forgotten: {}", quoted(&memory.text)))
             }
             several => Err(CommandError::Told(format!(
@@ -269,7 +273,8 @@ impl Runner {
                  the archive of the conversation; my operator can erase them.\n\nSay `/forgetme yes` to confirm."
             ));
         }
-        let events = memories.into_keys().map(|id| Event::Memory(MemoryEvent::Forgotten { id }));
+        let events =
+            memories.into_keys().map(|id| Event::Memory(MemoryEvent::Forgotten { id, wished: true }));
         self.journal(events.collect()).await?;
         Ok(format!("Done: {n} forgotten."))
     }

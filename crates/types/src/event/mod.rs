@@ -205,9 +205,14 @@ pub enum MemoryEvent {
         /// Its new importance, when changed.
         importance: Option<f64>,
     },
-    /// A person deleted a memory. Its tombstone blocks automatic saves of an equal memory.
+    /// A memory was deleted. Its tombstone blocks automatic saves of an equal memory.
     #[serde(rename = "memory_forgotten")]
-    Forgotten { id: MemoryId },
+    Forgotten {
+        id: MemoryId,
+        /// A person wished it: the tombstone also blocks automatic saves that say nearly the same.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        wished: bool,
+    },
     /// Memories were put into a window.
     #[serde(rename = "memories_recalled")]
     Recalled {

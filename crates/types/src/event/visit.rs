@@ -488,7 +488,7 @@ fn memory<V: Visit>(v: &mut V, event: &mut MemoryEvent) -> bool {
         MemoryEvent::Edited { id, text, kind: _, importance: _ } => {
             v.memory(id) | v.option(text, Kind::Memory)
         }
-        MemoryEvent::Forgotten { id } => v.memory(id),
+        MemoryEvent::Forgotten { id, wished: _ } => v.memory(id),
         // Of quotes it has places alone.
         MemoryEvent::Recalled { ids, tokens: _, scores: _, near, quotes: _ } => {
             each(ids, |id| v.memory(id)) | each(near, |(id, _)| v.memory(id))

@@ -462,6 +462,10 @@ impl Store for MemStore {
         Box::pin(async { Ok(found) })
     }
 
+    fn is_forgotten(&self, _save: &MemorySave) -> BoxFuture<'_, Result<bool, StoreError>> {
+        Box::pin(async { Ok(false) })
+    }
+
     fn recall(
         &self,
         agent: &AgentId,
