@@ -1,6 +1,6 @@
 //! The tools of the channel's model.
 
-use cairn_types::event::{CompactionEvent, Event, MemoryEvent, TurnEvent};
+use cairn_types::event::{CompactionEvent, Event, MemoryEvent, NewRecord, RegistryEvent, TurnEvent};
 use cairn_types::ids::Seq;
 use cairn_types::memory::{Scope, Share};
 use cairn_types::message::{Amendment, Author, Change, Inbound, Role};
@@ -160,6 +160,19 @@ async fn the_model_forgets_only_what_the_asker_said_of_themselves() {
     let done = called("memory_forget", id, said("d", "Ann", "please forget my allergy")).await;
     assert!(done.starts_with("forgotten: "), "{done}");
     assert_eq!(world.store.count(forgotten), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_learnt_from_whoever_is_private() {
+    let world = World::new().with_tools();
+    let live = world.start().await;
+    let user = message(&local(), "x", "x").author.id;
+    let event = Event::Registry(RegistryEvent::PrivacySet { user, chat: None, on: true });
+    world.store.push(vec![NewRecord { channel: None, at: Timestamp::UNIX_EPOCH, event }]);
+    let memory = json!({ "kind": "fact", "text": "Ann sails" });
+    let refused = result_of(&world, &live, "memory_save", memory).await;
+    assert!(refused.starts_with("error:") && refused.contains("is private"), "{refused}");
+    assert!(world.store.saved_memories().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,7 +9,7 @@ use cairn_core::builtin_tools::{
 use cairn_core::compaction::parse_memory;
 use cairn_core::conversation::Conversation;
 use cairn_core::excerpt;
-use cairn_core::memory::{asker_of, may_forget};
+use cairn_core::memory::{NotLearnt, asker_of, may_forget};
 use cairn_core::reminder::{self, NewReminder, PERIOD_MIN, When};
 use cairn_core::result_guard::ResultRoom;
 use cairn_core::settings::ResultGuardSettings;
@@ -50,6 +50,10 @@ const PAGE_BYTES: usize = 200_000;
 
 /// An index that lacks more records than this is being rebuilt, not just a little behind.
 const UNINDEXED_MAX: u64 = 1_000;
+
+/// Why a save is refused that would learn from what is private.
+const PRIVATE: &str = "not saved: this chat, or a person whose words these are, is private (/private), and nothing is learnt \
+    from them";
 
 /// Why a save is refused that would bring back what a person had forgotten.
 const FORGOTTEN: &str = "not saved: somebody had this forgotten. If the person whom you answer wants it kept again, they say \
@@ -98,6 +102,7 @@ impl Builtin {
             MEMORY_SAVE => {
                 let draft = parse_memory(arguments)?;
                 let said = self.handle.read(of_open_turn);
+                self.check_privacy(&draft, &said).await?;
                 let saving = Saving::new(&self.ports, &self.handle, &said);
                 saving.check(&draft).await?;
                 let told = saving.told(&draft).await;
@@ -158,6 +163,19 @@ impl Builtin {
                 replaces: draft.replaces,
             })
         })
+    }
+
+    /// Whether it may be learnt.
+    async fn check_privacy(&self, draft: &DraftMemory, said: &[Arc<Entry>]) -> Result<(), String> {
+        let registry = self.ports.store.registry().await.map_err(|error| error.to_string())?;
+        let live: Vec<_> = self.handle.read(|conversation| conversation.live.iter().cloned().collect());
+        let not_learnt = NotLearnt::of(&registry, &self.handle.id, &live);
+        let is_private = said.iter().any(|entry| not_learnt.has_turn(&entry.turn));
+        if is_private || not_learnt.covers(&draft.text, &live) {
+            metrics::counter!("cairn_memories_refused_total").increment(1);
+            return Err(PRIVATE.to_owned());
+        }
+        Ok(())
     }
 
     async fn memory_forget(&self, arguments: &Value) -> Result<Output, String> {

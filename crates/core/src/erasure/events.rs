@@ -142,6 +142,7 @@ impl Eraser {
             | RegistryEvent::PairingRevoked { user }
             | RegistryEvent::BanLifted { user }
             | RegistryEvent::BanSet { user, .. } => user != self.survey.person(),
+            RegistryEvent::PrivacySet { user, chat, .. } => chat.is_some() || user != self.survey.person(),
             RegistryEvent::AccessSet { .. }
             | RegistryEvent::ChatMigrated { .. }
             | RegistryEvent::ServerApproved { .. }

@@ -385,6 +385,15 @@ pub enum RegistryEvent {
         /// `PLATFORM/USER`.
         user: String,
     },
+    /// From here on nothing is learnt from what a person says, or from what is said in a chat; or it is again.
+    PrivacySet {
+        /// `PLATFORM/USER`: who said so, of themselves if no chat is named.
+        user: String,
+        /// The chat, by its id on that platform.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        chat: Option<String>,
+        on: bool,
+    },
     /// A platform's access policy from here on, as configured. It is journalled when it changes: messages sent under an
     /// earlier policy are judged by that policy if they are read later.
     AccessSet { platform: String, access: AccessPolicy },

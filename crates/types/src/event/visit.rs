@@ -586,6 +586,10 @@ fn registry<V: Visit>(v: &mut V, event: &mut RegistryEvent) -> bool {
         RegistryEvent::PairingApproved { user }
         | RegistryEvent::PairingRevoked { user }
         | RegistryEvent::BanLifted { user } => v.person(user),
+        RegistryEvent::PrivacySet { user, chat, on: _ } => {
+            let platform = user.split('/').next().unwrap_or_default().to_owned();
+            v.person(user) | each(chat, |chat| v.bare(&platform, chat))
+        }
         RegistryEvent::BanSet { user, reason, until: _, by } => {
             v.person(user) | v.option(reason, Kind::Reason) | v.person(by)
         }
