@@ -107,7 +107,7 @@ impl Event {
             "outbox" => DeliveryEvent::deserialize(fields).map(Self::Delivery),
             "approval" => ApprovalEvent::deserialize(fields).map(Self::Approval),
             "reminder" => ReminderEvent::deserialize(fields).map(Self::Reminder),
-            "access" | "ban" | "chat" | "pairing" | "server" => {
+            "access" | "ban" | "chat" | "pairing" | "privacy" | "server" => {
                 RegistryEvent::deserialize(fields).map(Self::Registry)
             }
             _ => MaintenanceEvent::deserialize(fields).map(Self::Maintenance),
