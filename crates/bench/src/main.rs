@@ -5,6 +5,7 @@ mod grow;
 mod kept;
 mod measure;
 mod recall;
+mod stories;
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -35,6 +36,7 @@ usage: cairn-bench PART …
   figures CAIRN [start|turns|during|channels …]
   grow CAIRN [ENTRIES] [CHANNELS]  what a state costs as it grows to ENTRIES (100,000) in CHANNELS (2,000)
   recall CAIRN FILE [OPTION …]     evidence recall through `cairn search`, on a file in LoCoMo's or BEAM's format
+  stories CAIRN FILE               stories of facts that change: what stands in the request that a question makes
   kept CAIRN FILE                  what summaries keep of conversations in LoCoMo's or BEAM's format
   locomo FILE [N]                  conversation N (0) of such a file as lines for `cairn replay`
   digest FILE [SHARE]              what a digest keeps of such conversations
@@ -144,6 +146,7 @@ async fn run(args: &[&str], dir: &Path) -> Result<(), Box<dyn Error>> {
         ["recall", cairn, file, ref options @ ..] => {
             recall::run(cairn.as_ref(), file.as_ref(), options, dir).await?;
         }
+        ["stories", cairn, file] => stories::run(cairn.as_ref(), file.as_ref(), dir).await?,
         ["kept", cairn, file] => kept::run(cairn.as_ref(), file.as_ref(), dir).await?,
         ["locomo", file, ref rest @ ..] => {
             let (all, n) = (locomo::load(file.as_ref())?, arg(rest, 0, 0)?);

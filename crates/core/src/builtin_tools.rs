@@ -10,6 +10,9 @@ use crate::compaction::memory_save_tool;
 /// Name of the tool that saves a memory.
 pub const MEMORY_SAVE: &str = "memory_save";
 
+/// Name of the tool that forgets a memory.
+pub const MEMORY_FORGET: &str = "memory_forget";
+
 /// Name of the tool that tells the time.
 pub const TIME: &str = "time";
 
@@ -43,6 +46,15 @@ pub fn builtin_tools() -> Vec<ToolDef> {
     vec![
         memory_save_tool(),
         tool("memory_search", "Search what is remembered beyond this conversation.", query),
+        tool(
+            MEMORY_FORGET,
+            "Forget a memory because the person whom you answer wishes it: what they said of themselves.",
+            json!({
+                "type": "object",
+                "properties": { "id": { "type": "string", "description": "from memory_search" } },
+                "required": ["id"]
+            }),
+        ),
         tool(
             HISTORY_SEARCH,
             "Search the whole history of this channel, also what is only summarised or no longer shown. Results \
@@ -90,13 +102,18 @@ pub fn builtin_tools() -> Vec<ToolDef> {
 /// Whether a tool of that name is built in.
 pub fn is_builtin(name: &str) -> bool {
     let own = [REMIND, REMINDERS, REMINDER_CANCEL];
-    let names = [MEMORY_SAVE, "memory_search", HISTORY_SEARCH, "history_read", READ_TOOL, TIME];
+    let names =
+        [MEMORY_SAVE, MEMORY_FORGET, "memory_search", HISTORY_SEARCH, "history_read", READ_TOOL, TIME];
     names.contains(&name) || own.contains(&name)
 }
 
 /// What calling a built-in tool does.
 pub fn effect_of_builtin(name: &str) -> Effect {
-    if [MEMORY_SAVE, REMIND, REMINDER_CANCEL].contains(&name) { Effect::Changes } else { Effect::Reads }
+    if [MEMORY_SAVE, MEMORY_FORGET, REMIND, REMINDER_CANCEL].contains(&name) {
+        Effect::Changes
+    } else {
+        Effect::Reads
+    }
 }
 
 fn artifact_read_def() -> ToolDef {

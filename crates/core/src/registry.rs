@@ -8,6 +8,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::memory::PrivateSpans;
 use cairn_types::event::{
     CompactionEvent, ErasureFigures, Event, MaintenanceEvent, Record, RegistryEvent, TurnEvent,
 };
@@ -52,6 +53,12 @@ pub struct RegistryState {
     /// Tool servers that operators approved.
     #[serde(default)]
     pub pins: Pins,
+    /// When nothing is learnt from what people (`PLATFORM/USER`) say.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub private_people: BTreeMap<String, PrivateSpans>,
+    /// When nothing is learnt in chats (`PLATFORM/CHAT`).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub private_chats: BTreeMap<String, PrivateSpans>,
     /// Erased people, oldest first.
     #[serde(default)]
     pub erasures: Vec<Erasure>,
@@ -116,6 +123,14 @@ impl RegistryState {
                 if let Some(ban) = self.bans.get_mut(user).filter(|ban| ban.holds(record.at)) {
                     ban.until = Some(record.at);
                 }
+            }
+            Event::Registry(RegistryEvent::PrivacySet { user, chat, on }) => {
+                let platform = user.split('/').next().unwrap_or_default();
+                let spans = match chat {
+                    Some(chat) => self.private_chats.entry(format!("{platform}/{chat}")),
+                    None => self.private_people.entry(user.clone()),
+                };
+                spans.or_default().set(*on, record.at);
             }
             Event::Registry(RegistryEvent::AccessSet { platform, access }) => {
                 let known = self.access.entry(platform.clone()).or_default();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cairn_types::event::{NewRecord, Record};
 use cairn_types::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, OutboxId, Seq, TextId};
-use cairn_types::memory::{Memory, Reach};
+use cairn_types::memory::{Memory, MemorySave, Reach};
 use cairn_types::message::{Artifact, Entry};
 use cairn_types::ports::{
     ArtifactLines, ChannelRow, Hit, LineRange, MemoryFilter, OutboxItem, Query, Recall, Seen, StoreError,
@@ -85,6 +85,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// A memory by its id, in whatever scope. For the operator.
     fn memory(&self, id: &MemoryId) -> BoxFuture<'_, Result<Option<Memory>, StoreError>>;
+
+    /// Whether a save would be blocked because a person had the memory forgotten, in these words or others.
+    fn is_forgotten(&self, save: &MemorySave) -> BoxFuture<'_, Result<bool, StoreError>>;
 
     /// The memories that fit a question best, for the tail of a window: best first, at most `limit`; also those that almost
     /// fit.

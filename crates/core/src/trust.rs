@@ -52,6 +52,9 @@ pub struct TrustSettings {
     pub trusted: BTreeSet<String>,
     /// Who may approve in a chat, written in the same way, beside the operators of [commands]. At the socket everybody may.
     pub approvers: BTreeSet<String>,
+    /// The operators of [commands], who are filled in.
+    #[serde(skip)]
+    pub operators: BTreeSet<String>,
     /// Seconds after which a request for approval is void. 10 to 86400.
     #[schemars(range(min = 10, max = 86_400))]
     pub approval_secs: u64,
@@ -66,6 +69,7 @@ impl Default for TrustSettings {
         Self {
             trusted: BTreeSet::new(),
             approvers: BTreeSet::new(),
+            operators: BTreeSet::new(),
             approval_secs: 300,
             always_allow: BTreeSet::new(),
         }

@@ -11,7 +11,7 @@ use cairn_core::registry::{RegistryState, UsageDay};
 use cairn_core::spend::{SpendKey, SpendSum};
 use cairn_types::event::{NewRecord, Record, RunEnd, TurnEnd};
 use cairn_types::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, OutboxId, Seq, TextId, TurnId};
-use cairn_types::memory::{Memory, Reach, Scope};
+use cairn_types::memory::{Memory, MemorySave, Reach, Scope};
 use cairn_types::message::{Artifact, Entry};
 use cairn_types::model::Usage;
 use cairn_types::people::said::{HistoryQuery, SaidFilter};
@@ -146,6 +146,11 @@ impl cairn_core::store_port::Store for Store {
     fn memory(&self, id: &MemoryId) -> BoxFuture<'_, Result<Option<Memory>, StoreError>> {
         let id = id.clone();
         self.look(move |_, reads| memories::get(reads.db, &id)).boxed()
+    }
+
+    fn is_forgotten(&self, save: &MemorySave) -> BoxFuture<'_, Result<bool, StoreError>> {
+        let save = save.clone();
+        self.look(move |_, reads| memories::is_forgotten(reads.db, &save)).boxed()
     }
 
     fn recall(

@@ -35,6 +35,13 @@ pub enum Command {
     },
     /// List the reminders of this chat.
     Reminders,
+    /// Learn nothing from what is said in this chat, or from what the caller says anywhere.
+    Private {
+        /// The caller, not the chat.
+        me: bool,
+        /// `None`: show how it is.
+        on: Option<bool>,
+    },
     /// Show everything stored about the caller.
     Export,
     /// Forget everything stored about the caller.
@@ -79,6 +86,9 @@ pub struct BanOrder {
     pub lasts: Option<SignedDuration>,
     pub reason: Option<String>,
 }
+
+/// How the arguments of `/private` are written.
+const PRIVATE_WORDS: &str = "[me] [on|off]";
 
 /// How the arguments of `/ban` are written.
 const BAN_WORDS: &str = "WHO [for 3d] [REASON]";
@@ -192,6 +202,16 @@ pub const COMMANDS: &[CommandSpec] = &[
         }),
     },
     spec("reminders", "Show the reminders of this chat"),
+    CommandSpec {
+        name: "private",
+        description: "Learn nothing from this chat, or from what you say anywhere; alone: show how it is",
+        argument: Some(ArgumentSpec {
+            name: "what",
+            description: "on or off for this chat; me on or me off for you, everywhere",
+            required: false,
+            form: Some(PRIVATE_WORDS),
+        }),
+    },
     spec("export", "Show what is held about you here (for your eyes only)"),
     with("forgetme", "Forget what is held about you here", "confirm", "Write yes if you mean it", false),
     spec("new", "Start a new conversation; the old conversation stays in the archive"),
@@ -243,6 +263,15 @@ impl Command {
             "forget" => Self::Forget { what: words.to_owned() },
             "remind" => Self::Remind { words: words.to_owned() },
             "reminders" => Self::Reminders,
+            "private" => match *words.split_whitespace().collect::<Vec<_>>() {
+                [] => Self::Private { me: false, on: None },
+                ["me"] => Self::Private { me: true, on: None },
+                ["on"] => Self::Private { me: false, on: Some(true) },
+                ["off"] => Self::Private { me: false, on: Some(false) },
+                ["me", "on"] => Self::Private { me: true, on: Some(true) },
+                ["me", "off"] => Self::Private { me: true, on: Some(false) },
+                _ => return Some(Err(format!("write it like this: `{}`", spec.usage()))),
+            },
             "export" => Self::Export,
             "forgetme" => Self::ForgetMe { confirmed: matches!(words, "yes" | "true" | "confirm") },
             "new" => Self::New,
@@ -271,6 +300,7 @@ impl Command {
             Self::Forget { .. } => "forget",
             Self::Remind { .. } => "remind",
             Self::Reminders => "reminders",
+            Self::Private { .. } => "private",
             Self::Export => "export",
             Self::ForgetMe { .. } => "forgetme",
             Self::New => "new",
@@ -294,6 +324,7 @@ impl Command {
                 | Self::Forget { .. }
                 | Self::Remind { .. }
                 | Self::Reminders
+                | Self::Private { .. }
                 | Self::Export
                 | Self::ForgetMe { .. }
         )
@@ -350,6 +381,8 @@ pub struct CommandPermissions {
     pub forget: Permission,
     pub remind: Permission,
     pub reminders: Permission,
+    /// In a group, "everyone" may look, and set it for themselves with `/private me`; for the chat it counts as "direct".
+    pub private: Permission,
     pub export: Permission,
     pub forgetme: Permission,
     /// With an instruction "everyone" counts as "direct".
@@ -376,6 +409,7 @@ impl Default for CommandPermissions {
             forget: Permission::Direct,
             remind: Permission::Everyone,
             reminders: Permission::Everyone,
+            private: Permission::Everyone,
             export: Permission::Everyone,
             forgetme: Permission::Everyone,
             new: Permission::Direct,
@@ -403,6 +437,7 @@ impl CommandPermissions {
             "forget" => self.forget,
             "remind" => self.remind,
             "reminders" => self.reminders,
+            "private" => self.private,
             "export" => self.export,
             "forgetme" => self.forgetme,
             "new" => self.new,
@@ -423,6 +458,7 @@ impl CommandPermissions {
     pub fn permission_of(&self, command: &Command) -> Permission {
         match (command, self.permission(command.name())) {
             (Command::Compact { instruction: Some(_) }, Permission::Everyone) => Permission::Direct,
+            (Command::Private { me: false, on: Some(_) }, Permission::Everyone) => Permission::Direct,
             (_, permission) => permission,
         }
     }

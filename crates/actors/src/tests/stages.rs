@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use cairn_types::event::{Checkpoint, CompactionEvent, Event, RunOutcome};
+use cairn_types::event::{Checkpoint, CompactionEvent, Event, NewRecord, RegistryEvent, RunOutcome};
 use cairn_types::model::{ChatRequest, ModelError, Purpose};
+use jiff::Timestamp;
 use serde_json::json;
 
 use super::common::model::{FakeModel, Kind, Plan, words};
@@ -236,6 +237,23 @@ async fn a_model_without_tools_lists_its_memories_behind_the_summary() {
     let end = &ends(&world)[0];
     assert_eq!(end.summary.as_ref().unwrap().text, "## Goal\n- walk by the lake");
     assert_eq!(end.memories[0].text, "Ann likes the lake.");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_learns_nothing_from_a_private_chat_and_its_model_is_told() {
+    let mut world = World::new();
+    world.model = FakeModel::with_tools("fake", false);
+    let private = RegistryEvent::PrivacySet { user: "local/ann".into(), chat: Some("main".into()), on: true };
+    let at = Timestamp::UNIX_EPOCH;
+    world.store.push(vec![NewRecord { channel: None, at, event: Event::Registry(private) }]);
+    let live = world.start().await;
+    let list = json!([{ "kind": "fact", "text": "Ann likes the lake.", "importance": 0.4 }]);
+    world.model.plan(Kind::Run, Plan::Text(format!("## Goal\n- walk by the lake\n\n```json\n{list}\n```")));
+    live.fill_until_run(&world).await;
+    world.store.until(1, is_run_ended).await;
+    assert!(words(&world.model.requests(Kind::Run)[0]).contains("This chat is private: save no memories."));
+    let end = &ends(&world)[0];
+    assert!(end.summary.is_some() && end.memories.is_empty(), "{:?}", end.memories);
 }
 
 #[tokio::test(start_paused = true)]

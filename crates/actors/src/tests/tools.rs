@@ -1,6 +1,6 @@
 //! The tools of the channel's model.
 
-use cairn_types::event::{CompactionEvent, Event, MemoryEvent, TurnEvent};
+use cairn_types::event::{CompactionEvent, Event, MemoryEvent, NewRecord, RegistryEvent, TurnEvent};
 use cairn_types::ids::Seq;
 use cairn_types::memory::{Scope, Share};
 use cairn_types::message::{Amendment, Author, Change, Inbound, Role};
@@ -130,6 +130,49 @@ async fn what_somebody_said_of_themselves_in_a_group_is_recalled_in_their_privat
         assert_eq!(recalled("main/net/othergroup", "Ann").await, 0, "{share:?}");
         assert_eq!(recalled(group, "Bob").await, 2, "{share:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_model_forgets_only_what_the_asker_said_of_themselves() {
+    let world = World::new().with_tools();
+    let live = world.start().await;
+    let group: cairn_types::ids::ChannelId = "main/net/group".parse().unwrap();
+    let said = |id: &str, who: &str, text: &str| Inbound {
+        author: Author { id: format!("net/{}", who.to_lowercase()), name: who.to_owned() },
+        ..message(&group, id, text)
+    };
+    let called = async |tool, arguments, inbound| {
+        world.model.plan(Kind::Reply, Plan::Calls(vec![(tool, arguments)]));
+        reply(live.submit(inbound).await.unwrap()).await;
+        let history = world.store.history(&group);
+        history.iter().rev().find(|entry| entry.role == Role::Tool).unwrap().text()
+    };
+    let nuts = json!({ "kind": "fact", "text": "Ann is allergic to fresh nuts", "subject": "Ann" });
+    called("memory_save", nuts, said("a", "Ann", "I am allergic to fresh nuts")).await;
+    let id = json!({ "id": world.store.saved_memories()[0].id });
+    let forgotten =
+        |event: &Event| matches!(event, Event::Memory(MemoryEvent::Forgotten { wished: true, .. }));
+    let refused = called("memory_forget", id.clone(), said("b", "Bob", "forget what Ann said")).await;
+    assert!(refused.starts_with("error:") && refused.contains("said of themselves"), "{refused}");
+    assert_eq!(world.store.count(forgotten), 0);
+    let none = called("memory_forget", json!({ "id": "m0" }), said("c", "Ann", "forget it")).await;
+    assert!(none.contains("no memory `m0` here"), "{none}");
+    let done = called("memory_forget", id, said("d", "Ann", "please forget my allergy")).await;
+    assert!(done.starts_with("forgotten: "), "{done}");
+    assert_eq!(world.store.count(forgotten), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_learnt_from_whoever_is_private() {
+    let world = World::new().with_tools();
+    let live = world.start().await;
+    let user = message(&local(), "x", "x").author.id;
+    let event = Event::Registry(RegistryEvent::PrivacySet { user, chat: None, on: true });
+    world.store.push(vec![NewRecord { channel: None, at: Timestamp::UNIX_EPOCH, event }]);
+    let memory = json!({ "kind": "fact", "text": "Ann sails" });
+    let refused = result_of(&world, &live, "memory_save", memory).await;
+    assert!(refused.starts_with("error:") && refused.contains("is private"), "{refused}");
+    assert!(world.store.saved_memories().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,19 +4,20 @@ use std::sync::Arc;
 
 use cairn_core::artifact::{PAGE_FRAME_BYTES, named, page, readable};
 use cairn_core::builtin_tools::{
-    HISTORY_SEARCH, MEMORY_SAVE, PAGES_MAX, REMIND, REMINDER_CANCEL, REMINDERS, TIME,
+    HISTORY_SEARCH, MEMORY_FORGET, MEMORY_SAVE, PAGES_MAX, REMIND, REMINDER_CANCEL, REMINDERS, TIME,
 };
 use cairn_core::compaction::parse_memory;
 use cairn_core::conversation::Conversation;
 use cairn_core::excerpt;
+use cairn_core::memory::{NotLearnt, asker_of, may_forget};
 use cairn_core::reminder::{self, NewReminder, PERIOD_MIN, When};
 use cairn_core::result_guard::ResultRoom;
 use cairn_core::settings::ResultGuardSettings;
 use cairn_core::trust::{memory_provenance, window_provenance};
 use cairn_core::window::{escape_name, memory_dates, memory_words, short_time};
 use cairn_types::event::{ArtifactEvent, Event, MemoryEvent, ReminderEvent};
-use cairn_types::ids::{MessageId, ReminderId, Seq};
-use cairn_types::memory::{DraftMemory, MemorySave, Reach, Scope, Source, credit, likely_sources};
+use cairn_types::ids::{MemoryId, MessageId, ReminderId, Seq};
+use cairn_types::memory::{DraftMemory, Memory, MemorySave, Reach, Scope, Source, credit, likely_sources};
 use cairn_types::message::{Entry, Provenance, Role, ToolCall};
 use cairn_types::people::said::SaidFilter;
 use cairn_types::ports::{Hit, HitKind, LineRange, MemoryFilter, Query};
@@ -49,6 +50,14 @@ const PAGE_BYTES: usize = 200_000;
 
 /// An index that lacks more records than this is being rebuilt, not just a little behind.
 const UNINDEXED_MAX: u64 = 1_000;
+
+/// Why a save is refused that would learn from what is private.
+const PRIVATE: &str = "not saved: this chat, or a person whose words these are, is private (/private), and nothing is learnt \
+    from them";
+
+/// Why a save is refused that would bring back what a person had forgotten.
+const FORGOTTEN: &str = "not saved: somebody had this forgotten. If the person whom you answer wants it kept again, they say \
+    /remember with the text";
 
 /// Added to search results while the index is being rebuilt.
 const INCOMPLETE: &str = "\n(incomplete: the search index is being made; search again later)";
@@ -93,12 +102,17 @@ impl Builtin {
             MEMORY_SAVE => {
                 let draft = parse_memory(arguments)?;
                 let said = self.handle.read(of_open_turn);
+                self.check_privacy(&draft, &said).await?;
                 let saving = Saving::new(&self.ports, &self.handle, &said);
                 saving.check(&draft).await?;
                 let told = saving.told(&draft).await;
                 let save = self.memory_save(draft, &said, model, ordinal)?;
+                if self.ports.store.is_forgotten(&save).await.map_err(|error| error.to_string())? {
+                    return Err(FORGOTTEN.to_owned());
+                }
                 Ok(Output { events: vec![Event::Memory(MemoryEvent::Saved(save))], ..Output::own(told) })
             }
+            MEMORY_FORGET => self.memory_forget(arguments).await,
             "memory_search" => self.memory_search(arguments).await,
             HISTORY_SEARCH => self.history_search(arguments).await,
             "history_read" => self.history_read(arguments).await,
@@ -149,6 +163,36 @@ impl Builtin {
                 replaces: draft.replaces,
             })
         })
+    }
+
+    /// Whether it may be learnt.
+    async fn check_privacy(&self, draft: &DraftMemory, said: &[Arc<Entry>]) -> Result<(), String> {
+        let registry = self.ports.store.registry().await.map_err(|error| error.to_string())?;
+        let live: Vec<_> = self.handle.read(|conversation| conversation.live.iter().cloned().collect());
+        let not_learnt = NotLearnt::of(&registry, &self.handle.id, &live);
+        let is_private = said.iter().any(|entry| not_learnt.has_turn(&entry.turn));
+        if is_private || not_learnt.covers(&draft.text, &live) {
+            metrics::counter!("cairn_memories_refused_total").increment(1);
+            return Err(PRIVATE.to_owned());
+        }
+        Ok(())
+    }
+
+    async fn memory_forget(&self, arguments: &Value) -> Result<Output, String> {
+        let id = MemoryId::from(text_argument(arguments, "id")?);
+        let said = self.handle.read(of_open_turn);
+        let trust = &self.handle.settings().trust;
+        let asker = asker_of(said.iter().map(AsRef::as_ref), trust)?;
+        let found = self.ports.store.memory(&id).await.map_err(|error| error.to_string())?;
+        let is_here = |memory: &Memory| {
+            memory.agent == self.handle.id.agent() && self.reach.iter().any(|reach| reach.holds(memory))
+        };
+        let memory = found.filter(is_here).ok_or_else(|| format!("there is no memory `{id}` here"))?;
+        may_forget(&memory, asker.as_deref())?;
+        tracing::info!(channel = %self.handle.id, memory = %id, operator = asker.is_none(),
+            "a model forgets a memory at somebody's wish");
+        let forgotten = Event::Memory(MemoryEvent::Forgotten { id, wished: true });
+        Ok(Output { events: vec![forgotten], ..Output::own(format!("forgotten: {}", memory_words(&memory))) })
     }
 
     /// The person for whom the turn works: the author of the newest message that it answers.

@@ -4,7 +4,7 @@
 mod builtin;
 pub(crate) mod guard;
 
-use cairn_core::builtin_tools::MEMORY_SAVE;
+use cairn_core::builtin_tools::{MEMORY_FORGET, MEMORY_SAVE};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -150,6 +150,10 @@ impl Toolbox {
             grounds
                 .is_from_tools(&format!("{} {}", field("subject"), field("text")))
                 .then(|| "results of tools, which become no memory by themselves".to_owned())
+        } else if call.name == MEMORY_FORGET {
+            // People ask for themselves; what others wrote, whom nobody knows, may ask in their name.
+            let others = Provenance { people: BTreeSet::new(), ..provenance.clone() };
+            settings.trust.objection(effect, &others)
         } else if is_builtin(&call.name) {
             None
         } else {
@@ -168,7 +172,9 @@ impl Toolbox {
     /// Whether `always_allow` permits a tool only by its own name: it is destructive, or what it saves outlives the
     /// conversation.
     fn must_be_named(&self, tool: &str) -> bool {
-        tool == MEMORY_SAVE || self.other(tool).is_some_and(|tool| tool.is_destructive())
+        tool == MEMORY_SAVE
+            || tool == MEMORY_FORGET
+            || self.other(tool).is_some_and(|tool| tool.is_destructive())
     }
 
     /// Calls a tool. `room`: the space in the window for its result.

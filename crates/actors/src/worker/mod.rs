@@ -12,10 +12,11 @@ use std::time::Duration;
 use cairn_core::agent::AgentSettings;
 use cairn_core::compaction::identifiers::Mask;
 use cairn_core::compaction::{SummaryDraft, digest_draft, fit_identifiers, mask_for, most_tokens};
+use cairn_core::memory::NotLearnt;
 use cairn_core::store_port::Store;
 use cairn_core::summary::StackSizes;
 use cairn_types::event::{Checkpoint, Run, RunOutcome, RunWork};
-use cairn_types::ids::{RunId, Seq, SummaryId};
+use cairn_types::ids::{ChannelId, RunId, Seq, SummaryId};
 use cairn_types::message::Entry;
 use cairn_types::model::{ModelError, Usage};
 use cairn_types::summary::Summary;
@@ -76,6 +77,8 @@ struct Job {
     sizes: StackSizes,
     sources: Sources,
     mask: Option<Mask>,
+    /// What was private when the attempt began, as its models are told.
+    not_learnt: NotLearnt,
     /// The result of the chunks so far.
     done: Mutex<Option<Checkpoint>>,
     /// Tokens that runs used within the hour before this attempt.
@@ -153,13 +156,51 @@ pub(crate) async fn run(
     run_budget: Arc<RunBudget>,
     digest: bool,
 ) -> Result<SummaryDraft, RunFailure> {
-    let agent = handle.settings();
-    let limit = Duration::from_secs(agent.compaction.timeout_secs);
+    let limit = Duration::from_secs(handle.settings().compaction.timeout_secs);
     let read = tokio::time::timeout(limit, sources(&*parts.ports.store, &handle, &run)).await;
     let sources = read.map_err(|_| RunFailure::attempt("the archive did not answer".to_owned()))??;
+    let entries = Arc::clone(&sources.entries);
+    let (ports, channel, id) = (Arc::clone(&parts.ports), handle.id.clone(), run.id.clone());
+    let mut draft = attempt(parts, handle, run, run_budget, digest, sources).await?;
+    if !draft.memories.is_empty() {
+        // It may have become private since.
+        let not_learnt = not_learnt(&*ports.store, &channel, &entries).await;
+        let n_saved = draft.memories.len();
+        draft.memories.retain(|memory| !not_learnt.covers(&memory.text, &entries));
+        let n_refused = n_saved - draft.memories.len();
+        if n_refused > 0 {
+            metrics::counter!("cairn_memories_refused_total").increment(n_refused as u64);
+            tracing::info!(%channel, run = %id, n_refused,
+                "memories were not saved: what they may come from is private");
+        }
+    }
+    Ok(draft)
+}
+
+/// What nothing may be learnt from; everything, where that cannot be read.
+async fn not_learnt(store: &dyn Store, channel: &ChannelId, entries: &[Arc<Entry>]) -> NotLearnt {
+    match store.registry().await {
+        Ok(registry) => NotLearnt::of(&registry, channel, entries),
+        Err(error) => {
+            tracing::warn!(%channel, %error, "it cannot be read what is private; a run saves no memories");
+            NotLearnt::everything()
+        }
+    }
+}
+
+async fn attempt(
+    parts: RunParts,
+    handle: Arc<ChannelHandle>,
+    run: Run,
+    run_budget: Arc<RunBudget>,
+    digest: bool,
+    sources: Sources,
+) -> Result<SummaryDraft, RunFailure> {
+    let agent = handle.settings();
     let now = parts.ports.now();
     let job = Job {
         mask: mask_for(&handle.id, &agent),
+        not_learnt: not_learnt(&*parts.ports.store, &handle.id, &sources.entries).await,
         done: Mutex::new(run.checkpoint.clone()),
         spent_before: handle.read(|conversation| conversation.spent_within_hour(now)),
         spent: AtomicU64::new(0),
@@ -258,7 +299,12 @@ impl Job {
 
     /// A candidate, adjusted to what was learnt of its model in this channel.
     fn with_learnt(&self, candidate: &ModelCandidate) -> ModelCandidate {
-        let settings = self.handle.read(|conversation| candidate.settings_in(conversation));
+        let mut settings = self.handle.read(|conversation| candidate.settings_in(conversation));
+        if let Some(told) = self.not_learnt.instruction() {
+            let wishes = &mut Arc::make_mut(&mut settings).compaction.instructions;
+            let before = wishes.take().filter(|wishes| !wishes.trim().is_empty());
+            *wishes = Some(before.map_or(told.clone(), |before| format!("{before}\n{told}")));
+        }
         ModelCandidate { settings, model: Arc::clone(&candidate.model) }
     }
 

@@ -245,6 +245,7 @@ impl Config {
     fn trust(&self, agent: &AgentConfig) -> TrustSettings {
         let mut trust = agent.trust.clone();
         trust.approvers.extend(self.commands.operators.iter().cloned());
+        trust.operators = self.commands.operators.iter().cloned().collect();
         trust
     }
 

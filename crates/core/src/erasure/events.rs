@@ -142,6 +142,7 @@ impl Eraser {
             | RegistryEvent::PairingRevoked { user }
             | RegistryEvent::BanLifted { user }
             | RegistryEvent::BanSet { user, .. } => user != self.survey.person(),
+            RegistryEvent::PrivacySet { user, chat, .. } => chat.is_some() || user != self.survey.person(),
             RegistryEvent::AccessSet { .. }
             | RegistryEvent::ChatMigrated { .. }
             | RegistryEvent::ServerApproved { .. }
@@ -294,7 +295,7 @@ impl Eraser {
     fn keeps_memory(&mut self, state: Option<&ChannelErasure>, event: &mut MemoryEvent) -> bool {
         match event {
             MemoryEvent::Saved(save) => self.keeps_save(state, save),
-            MemoryEvent::Edited { id, .. } | MemoryEvent::Forgotten { id } => !self.is_lost(id),
+            MemoryEvent::Edited { id, .. } | MemoryEvent::Forgotten { id, .. } => !self.is_lost(id),
             MemoryEvent::Recalled { ids, scores, near, .. } => {
                 let mut kept = ids.iter().map(|id| !self.is_lost(id));
                 scores.retain(|_| kept.next().unwrap_or_default());

@@ -149,6 +149,7 @@ impl Survey {
                 RegistryEvent::PairingApproved { user }
                 | RegistryEvent::PairingRevoked { user }
                 | RegistryEvent::BanSet { user, .. }
+                | RegistryEvent::PrivacySet { user, .. }
                 | RegistryEvent::BanLifted { user },
             ) => {
                 self.known |= *user == self.person;

@@ -308,7 +308,7 @@ fn memories_of_theirs_go(#[case] save: MemorySave, #[case] goes: bool) {
         &save.text,
     ));
     book.add(None, Event::Memory(MemoryEvent::Saved(save)));
-    book.add(None, Event::Memory(MemoryEvent::Forgotten { id }));
+    book.add(None, Event::Memory(MemoryEvent::Forgotten { id, wished: false }));
     let (left, eraser) = book.erase(ANNA);
     let n = left
         .iter()

@@ -29,7 +29,7 @@ pub fn unite(kept: &Memory, others: &[Memory], text: &str) -> Result<Vec<MemoryE
     }
     let importance = others.iter().map(|other| other.importance).fold(kept.importance, f64::max);
     // They go first: their text may be the one that is kept.
-    let forgotten = others.iter().map(|other| MemoryEvent::Forgotten { id: other.id.clone() });
+    let forgotten = others.iter().map(|other| MemoryEvent::Forgotten { id: other.id.clone(), wished: false });
     let text = (text != kept.text).then(|| text.to_owned());
     let importance = (importance > kept.importance).then_some(importance);
     let edited = MemoryEvent::Edited { id: kept.id.clone(), text, kind: None, importance };
@@ -70,7 +70,7 @@ mod tests {
     fn the_kept_one_takes_the_text_and_the_highest_importance_and_the_others_are_forgotten() {
         let [a, b, c] =
             [("a", 0.2), ("b", 0.9), ("c", 0.4)].map(|(id, importance)| memory(id, Scope::Agent, importance));
-        let forgotten = |id: &str| MemoryEvent::Forgotten { id: MemoryId::from(id) };
+        let forgotten = |id: &str| MemoryEvent::Forgotten { id: MemoryId::from(id), wished: false };
         let edited = |text: Option<&str>, importance| MemoryEvent::Edited {
             id: a.id.clone(),
             text: text.map(str::to_owned),

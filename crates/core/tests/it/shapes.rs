@@ -249,7 +249,7 @@ fn memories() -> Vec<Event> {
             kind: Some(MemoryKind::Fact),
             importance: Some(0.9),
         }),
-        Event::Memory(MemoryEvent::Forgotten { id: "m0".into() }),
+        Event::Memory(MemoryEvent::Forgotten { id: "m0".into(), wished: false }),
         Event::Maintenance(MaintenanceEvent::LinesQuarantined { from_n: 7, to_n: 9, next_seq: None }),
         Event::Maintenance(MaintenanceEvent::LinesQuarantined {
             from_n: 10,

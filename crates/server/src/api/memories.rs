@@ -187,7 +187,8 @@ pub async fn forget(State(admin): State<Shared>, Segment(id): Segment) -> Result
 /// # Errors
 /// No daemon runs, or the journal cannot be written.
 pub async fn forget_all(admin: &Admin, memories: &[Memory]) -> Result<(), ApiError> {
-    let forgotten = |memory: &Memory| Event::Memory(MemoryEvent::Forgotten { id: memory.id.clone() });
+    let forgotten =
+        |memory: &Memory| Event::Memory(MemoryEvent::Forgotten { id: memory.id.clone(), wished: true });
     admin.journal_all(memories.iter().map(forgotten).collect()).await
 }
 

@@ -106,6 +106,50 @@ impl Runner {
         Ok(format!("Remembered, {whose} (`{id}`). {}", self.undone_by(call, &id)))
     }
 
+    /// `/private [me] [on|off]`.
+    pub(super) async fn set_private(
+        &self,
+        call: &CommandCall,
+        me: bool,
+        on: Option<bool>,
+    ) -> Result<String, CommandError> {
+        let Some(on) = on else {
+            let lines = self.privacy(call);
+            return Ok(match lines.as_slice() {
+                [] => "Nothing is private: I may learn from this chat and from you. `/private on` and `/private me on` \
+                       change that."
+                    .to_owned(),
+                lines => lines.join("\n"),
+            });
+        };
+        let chat = (!me).then(|| call.channel.chat().to_owned());
+        self.deps.people.set_private(call.caller.id.clone(), chat, on).await?;
+        Ok(match (me, on) {
+            (true, true) => "I learn nothing from your messages from now on, in any chat: no memories are made of them. \
+                             `/private me off` lifts it; what you say until then is not learnt later either. Memories that \
+                             there are stay: `/export` shows them, `/forgetme` forgets them."
+                .to_owned(),
+            (false, true) => "This chat is private from now on: I make no memories of it. `/private off` lifts it; what is \
+                              said until then is not learnt later either. Memories that there are stay, and the history \
+                              is kept."
+                .to_owned(),
+            (true, false) => "I may learn from your messages again; what you said in between stays unlearnt.".to_owned(),
+            (false, false) => {
+                "This chat is no longer private; what was said in between stays unlearnt.".to_owned()
+            }
+        })
+    }
+
+    /// A line for what is private of the caller and of the chat.
+    pub(super) fn privacy(&self, call: &CommandCall) -> Vec<String> {
+        let (person, chat) = self.deps.people.private_since(&call.caller.id, &call.channel);
+        let chat = chat
+            .map(|since| format!("- this chat is private since {}: nothing is learnt from it", day(since)));
+        let person =
+            person.map(|since| format!("- you are private since {}: nothing is learnt from you", day(since)));
+        chat.into_iter().chain(person).collect()
+    }
+
     /// The people who are known in the chat of a command: authors in the window, and of its memories.
     async fn known(&self, call: &CommandCall, scope: &Scope) -> Result<Vec<Author>, CommandError> {
         let found = self.deps.runtime.conversation(&call.channel).await?;
@@ -161,7 +205,11 @@ impl Runner {
                 quoted(what)
             ))),
             [memory] => {
-                self.journal(vec![Event::Memory(MemoryEvent::Forgotten { id: memory.id.clone() })]).await?;
+                self.journal(vec![Event::Memory(MemoryEvent::Forgotten {
+                    id: memory.id.clone(),
+                    wished: true,
+                })])
+                .await?;
                 Ok(format!("Forgotten: {}", quoted(&memory.text)))
             }
             several => Err(CommandError::Told(format!(
@@ -232,6 +280,7 @@ impl Runner {
             PairingStatus::Revoked => Some("- your approval to write to me privately was revoked".to_owned()),
             PairingStatus::Banned | PairingStatus::Stranger => None,
         });
+        lines.extend(self.privacy(call));
         if memories.is_empty() {
             lines.push("- no memories".to_owned());
         } else {
@@ -269,7 +318,8 @@ impl Runner {
                  the archive of the conversation; my operator can erase them.\n\nSay `/forgetme yes` to confirm."
             ));
         }
-        let events = memories.into_keys().map(|id| Event::Memory(MemoryEvent::Forgotten { id }));
+        let events =
+            memories.into_keys().map(|id| Event::Memory(MemoryEvent::Forgotten { id, wished: true }));
         self.journal(events.collect()).await?;
         Ok(format!("Done: {n} forgotten."))
     }

@@ -191,6 +191,7 @@ impl Runner {
             Command::Forget { what } => self.forget(call, what).await,
             Command::Remind { words } => self.remind(call, words).await,
             Command::Reminders => self.reminders(call).await,
+            Command::Private { me, on } => self.set_private(call, *me, *on).await,
             Command::Export => self.export(call).await,
             Command::ForgetMe { confirmed } => self.forget_me(call, *confirmed).await,
             Command::Compact { instruction } => self.compact(call, instruction.clone()).await,
@@ -225,8 +226,11 @@ impl Runner {
         let loaded = self.deps.config.now();
         let commands = &loaded.config.commands;
         match commands.permission_of(command) {
-            Permission::Direct if commands.permission(name) == Permission::Everyone => {
+            Permission::Direct if commands.permission(name) == Permission::Everyone && name == "compact" => {
                 "Here only operators may give `/compact` an instruction; `/compact` alone works.".to_owned()
+            }
+            Permission::Direct if commands.permission(name) == Permission::Everyone => {
+                "Here only operators may set `/private` for the chat; `/private me on` is for you.".to_owned()
             }
             Permission::Direct if !call.direct => {
                 format!("`/{name}` is for private chats; here only operators may use it.")

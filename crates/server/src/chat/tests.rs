@@ -224,6 +224,26 @@ async fn who_may_take_a_memory_back_is_told() {
 }
 
 #[tokio::test]
+async fn a_chat_is_made_private_by_operators_or_in_private_and_a_person_by_themselves() {
+    let chat = fixture("").await;
+    chat.say(GROUP, bob(), "hello").await;
+    let denied = chat.words(GROUP, bob(), "private on").await;
+    assert!(denied.contains("only operators") && denied.contains("/private me on"), "{denied}");
+    assert!(chat.words(GROUP, bob(), "private").await.contains("Nothing is private"));
+    assert!(chat.words(GROUP, bob(), "private me on").await.contains("in any chat"));
+    assert!(chat.words(GROUP, bob(), "status").await.contains("nothing is learnt from you"));
+    assert!(!chat.words(GROUP, ann(), "status").await.contains("nothing is learnt"));
+    assert!(chat.words(BOBS, bob(), "private on").await.contains("This chat is private from now on"));
+    let both = chat.words(BOBS, bob(), "private").await;
+    assert!(both.contains("this chat is private since") && both.contains("you are private since"), "{both}");
+    assert!(chat.words(BOBS, bob(), "private off").await.contains("no longer private"));
+    let registry = chat.store.registry().await.unwrap();
+    assert!(registry.private_people["telegram/8"].since().is_some(), "it is journalled");
+    assert!(registry.private_chats["telegram/8"].since().is_none());
+    assert!(chat.words(BOBS, bob(), "private perhaps").await.contains("write it like this"));
+}
+
+#[tokio::test]
 async fn a_memory_is_shown_in_its_place_alone_and_privately() {
     let fixture = fixture("").await;
     fixture.words(GROUP, ann(), "remember the *shed* is green").await;

@@ -67,6 +67,7 @@ impl Runner {
             }
             lines.push(line);
         }
+        lines.extend(self.privacy(call));
         let config = &self.deps.config.now().config;
         let spend = spend_status(&self.deps.runtime, config);
         if let Some(spend) = spend.filter(|_| config.commands.is_operator(&call.caller.id)) {

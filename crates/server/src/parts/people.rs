@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cairn_api::records::PairingCounts;
+use cairn_core::memory::{PrivateSpans, chat_key};
 use cairn_core::registry::{RegistryState, WAITING_MAX};
 use cairn_core::store_port::Store;
 use cairn_types::event::{Event, NewRecord, RegistryEvent};
+use cairn_types::ids::ChannelId;
 use cairn_types::message::Author;
 use cairn_types::people::access::AccessPolicy;
 use cairn_types::people::pairing::{Ban, Pairing, PairingStatus};
@@ -139,6 +141,22 @@ impl DaemonPairings {
         self.append(Event::Registry(RegistryEvent::BanLifted { user: user.to_owned() })).await?;
         tracing::info!(%user, "a ban was lifted");
         Ok(Some(ban))
+    }
+
+    /// Has nothing learnt, or something again, from what a person says or from a chat: see [`RegistryEvent::PrivacySet`].
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub async fn set_private(&self, user: String, chat: Option<String>, on: bool) -> Result<(), StoreError> {
+        tracing::info!(%user, chat, on, "what is learnt from was set");
+        self.append(Event::Registry(RegistryEvent::PrivacySet { user, chat, on })).await
+    }
+
+    /// Since when a person, and a chat, are private.
+    pub fn private_since(&self, user: &str, channel: &ChannelId) -> (Option<Timestamp>, Option<Timestamp>) {
+        let state = self.state.read();
+        let since = |spans: Option<&PrivateSpans>| spans.and_then(PrivateSpans::since);
+        (since(state.private_people.get(user)), since(state.private_chats.get(&chat_key(channel))))
     }
 
     /// The approvals of tool servers.

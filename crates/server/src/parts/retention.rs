@@ -111,8 +111,11 @@ impl RetentionJob {
         }
         if !dry_run && memories > 0 {
             let at = self.clock.now();
-            let forgotten =
-                |id| NewRecord { channel: None, at, event: Event::Memory(MemoryEvent::Forgotten { id }) };
+            let forgotten = |id| NewRecord {
+                channel: None,
+                at,
+                event: Event::Memory(MemoryEvent::Forgotten { id, wished: false }),
+            };
             self.store.append(due.into_iter().map(forgotten).collect()).await?;
         }
         let seconds = began.elapsed().as_secs_f64();

@@ -355,7 +355,7 @@ impl Indexer {
                 self.expire(channel, entries, summaries, record.n)
             }
             (Event::Memory(MemoryEvent::Saved(save)), _) => self.take_save(save, record.n),
-            (Event::Memory(MemoryEvent::Edited { id, .. } | MemoryEvent::Forgotten { id }), _) => {
+            (Event::Memory(MemoryEvent::Edited { id, .. } | MemoryEvent::Forgotten { id, .. }), _) => {
                 self.take_memory(id, record.n)
             }
             _ => Ok(()),
@@ -716,7 +716,7 @@ mod tests {
         let committed = store.inner.durable();
         let id = ask(&changed(&index, &committed, &committed))[0].1.clone();
         let texts = ["The key is in the car", "The key is under the pot"];
-        let forgotten = Event::Memory(MemoryEvent::Forgotten { id: id.clone() });
+        let forgotten = Event::Memory(MemoryEvent::Forgotten { id: id.clone(), wished: false });
         store.append(vec![record(saved(texts[0])), record(forgotten)]).await.unwrap();
         let gone = store.inner.durable();
         // It has the id of before.

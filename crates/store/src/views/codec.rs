@@ -35,6 +35,8 @@ pub(crate) enum Table {
     Fingerprint = b'f' as isize,
     /// fingerprint of a forgotten memory → nothing.
     Tombstone = b't' as isize,
+    /// agent, scope → words of forgotten memories, by which they are known in other words.
+    Forgotten = b'F' as isize,
     Sighting = b'g' as isize,
     /// channel, ordinal of the first → a block of which records have summaries.
     Summary = b's' as isize,
@@ -203,6 +205,10 @@ impl Key {
 
     pub(crate) fn tombstone(fingerprint: &str) -> Self {
         Self::new(Table::Tombstone, &[fingerprint])
+    }
+
+    pub(crate) fn forgotten(agent: &AgentId, scope: &Scope) -> Self {
+        Self::new(Table::Forgotten, &[agent.as_str(), &scope.to_string()])
     }
 
     /// What made and changed a memory, or where it was recalled.

@@ -1,5 +1,6 @@
 //! Memories in the views: what journal records do to them, and reading them through their scopes.
 
+use cairn_core::memory::Tombstone;
 use cairn_types::event::{CompactionEvent, Event, MemoryEvent, Record};
 use cairn_types::ids::{AgentId, MemoryId};
 use cairn_types::memory::{Fingerprint, Memory, MemoryChange, MemorySave, Reach, Scope, merge};
@@ -13,6 +14,9 @@ use super::db::Db;
 use super::rows::{MemoryRow, Offset};
 use super::trail;
 use crate::journal::segment::Position;
+
+/// Most forgotten memories of a scope that are known in other words, too; the oldest are known in their own words alone.
+const FORGOTTEN_MAX: usize = 512;
 
 /// Applies what a record says of memories.
 pub(crate) fn apply(
@@ -43,7 +47,7 @@ pub(crate) fn apply(
             trail::add(changes, id, offset, 0)?;
             changes.put(key, &row)
         }
-        Event::Memory(MemoryEvent::Forgotten { id }) => forget(changes, id),
+        Event::Memory(MemoryEvent::Forgotten { id, wished }) => forget(changes, id, *wished),
         Event::Memory(MemoryEvent::Recalled { ids, .. }) => {
             for id in ids {
                 if let Some((key, mut row)) = find(changes, id)? {
@@ -79,11 +83,12 @@ fn save(
         None => None,
     };
     let entombed = changes.has(&Key::tombstone(&fingerprint))?;
+    let blocked = entombed || (existing.is_none() && is_in_other_words(changes, save)?);
     let sighted = match &id {
         Some(id) => changes.has(&Key::sighting(id, &save.sighting))?,
         None => false,
     };
-    let row = match merge(existing.as_ref().map(|row| &row.memory), entombed, sighted, save, record.at) {
+    let row = match merge(existing.as_ref().map(|row| &row.memory), blocked, sighted, save, record.at) {
         MemoryChange::Known | MemoryChange::Blocked => return Ok(()),
         MemoryChange::Created(memory) => {
             MemoryRow { memory, made: (record.n, idx), first: fingerprint.clone(), now: fingerprint.clone() }
@@ -122,6 +127,29 @@ fn save(
         supersede(changes, record, offset, (id, &row.memory, until))?;
     }
     Ok(())
+}
+
+/// Whether a save says nearly what somebody wished to be forgotten. An explicit save lifts these tombstones.
+fn is_in_other_words(changes: &mut Changes<'_>, save: &MemorySave) -> Result<bool, StoreError> {
+    let key = Key::forgotten(&save.agent, &save.scope);
+    let Some(mut forgotten) = changes.get::<Vec<Tombstone>>(&key)? else { return Ok(false) };
+    let before = forgotten.len();
+    forgotten.retain(|tombstone| !tombstone.covers(save));
+    let is_covered = forgotten.len() < before;
+    if is_covered && save.explicit {
+        changes.put(key, &forgotten)?;
+    }
+    Ok(is_covered)
+}
+
+/// Whether a tombstone would block a save that nobody asked for.
+pub(crate) fn is_forgotten(db: &Db, save: &MemorySave) -> Result<bool, StoreError> {
+    let fingerprint = save.fingerprint().0;
+    if db.get::<MemoryId>(&Key::fingerprint(&fingerprint))?.is_some() {
+        return Ok(false);
+    }
+    let forgotten: Vec<Tombstone> = db.get(&Key::forgotten(&save.agent, &save.scope))?.unwrap_or_default();
+    Ok(db.has(&Key::tombstone(&fingerprint).0)? || forgotten.iter().any(|tombstone| tombstone.covers(save)))
 }
 
 /// A memory of the same agent and scope took the place of another.
@@ -163,7 +191,7 @@ fn unpoint(changes: &mut Changes<'_>, fingerprint: &str, id: &MemoryId) -> Resul
     Ok(())
 }
 
-fn forget(changes: &mut Changes<'_>, id: &MemoryId) -> Result<(), StoreError> {
+fn forget(changes: &mut Changes<'_>, id: &MemoryId, wished: bool) -> Result<(), StoreError> {
     let Some((key, row)) = find(changes, id)? else { return Ok(()) };
     let memory = &row.memory;
     for fingerprint in [&row.first, &row.now] {
@@ -174,6 +202,13 @@ fn forget(changes: &mut Changes<'_>, id: &MemoryId) -> Result<(), StoreError> {
         // Nor does it come back as a model's.
         let plain = Fingerprint::of(&memory.agent, &memory.scope, &memory.text).0;
         changes.put_bytes(Key::tombstone(&plain), Vec::new());
+    }
+    if wished {
+        let key = Key::forgotten(&memory.agent, &memory.scope);
+        let mut forgotten: Vec<Tombstone> = changes.get(&key)?.unwrap_or_default();
+        forgotten.push(Tombstone::of(memory));
+        forgotten.drain(..forgotten.len().saturating_sub(FORGOTTEN_MAX));
+        changes.put(key, &forgotten)?;
     }
     let mut places = vec![Reach::Scope(memory.scope.clone())];
     if let Some(person) = memory.speaker() {
@@ -309,7 +344,7 @@ pub(crate) fn changed_by(db: &Db, record: &Record) -> Result<Vec<ChangedMemory>,
     let saves = match &record.event {
         Event::Memory(MemoryEvent::Saved(save)) => std::slice::from_ref(save),
         Event::Compaction(CompactionEvent::RunEnded(end)) => &end.memories,
-        Event::Memory(MemoryEvent::Edited { id, .. } | MemoryEvent::Forgotten { id }) => {
+        Event::Memory(MemoryEvent::Edited { id, .. } | MemoryEvent::Forgotten { id, .. }) => {
             return Ok(vec![ChangedMemory::known(id.clone(), get(db, id)?.as_ref())]);
         }
         _ => &[],

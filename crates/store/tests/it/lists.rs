@@ -105,7 +105,7 @@ async fn save(store: &Store, from_secs: i64, saves: Vec<MemorySave>) {
 }
 
 async fn forget(store: &Store, id: &MemoryId) {
-    let event = Event::Memory(MemoryEvent::Forgotten { id: id.clone() });
+    let event = Event::Memory(MemoryEvent::Forgotten { id: id.clone(), wished: false });
     store.append(vec![NewRecord { channel: None, at: at(6), event }]).await.unwrap();
 }
 

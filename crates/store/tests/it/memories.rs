@@ -93,7 +93,7 @@ async fn a_forgotten_memory_stays_forgotten_until_a_person_asks_for_it() {
     let (dir, store) = opened();
     save(&store, vec![memory("Ana likes tea", "a")]).await;
     let id = all(&store).await[0].id.clone();
-    journal(&store, vec![Event::Memory(MemoryEvent::Forgotten { id: id.clone() })]).await;
+    journal(&store, vec![Event::Memory(MemoryEvent::Forgotten { id: id.clone(), wished: false })]).await;
     save(&store, vec![memory("Ana likes tea", "later")]).await;
     assert!(all(&store).await.is_empty());
     assert_eq!(store.memory(&id).await.unwrap(), None);
@@ -103,6 +103,35 @@ async fn a_forgotten_memory_stays_forgotten_until_a_person_asks_for_it() {
     assert!(all(&store).await.is_empty(), "nor does a replay bring it back");
     save(&store, vec![MemorySave { explicit: true, ..memory("Ana likes tea", "asked") }]).await;
     assert_eq!(all(&store).await[0].id, id);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn what_a_person_wished_forgotten_does_not_come_back_in_other_words() {
+    let (dir, store) = opened();
+    let said = |text: &str, key: &str| MemorySave { subject: Some("Ana".to_owned()), ..memory(text, key) };
+    save(&store, vec![said("Ana lives at 12 Mill Lane", "a"), said("Ana's home is in Mill Lane 12", "b")])
+        .await;
+    let id = all(&store).await[0].id.clone();
+    journal(&store, vec![Event::Memory(MemoryEvent::Forgotten { id, wished: true })]).await;
+    let again = said("Ana's address is 12 Mill Lane", "c");
+    assert!(store.is_forgotten(&again).await.unwrap());
+    let next = said("Ana lives at 14 Mill Lane", "d");
+    assert!(!store.is_forgotten(&next).await.unwrap());
+    save(&store, vec![again.clone(), next, said("Ana's home is in Mill Lane 12", "e")]).await;
+    let texts = async |store: &Store| -> Vec<String> {
+        all(store).await.into_iter().map(|memory| memory.text).collect()
+    };
+    let kept = ["Ana's home is in Mill Lane 12", "Ana lives at 14 Mill Lane"];
+    assert_eq!(texts(&store).await, kept, "what stood beside it stays");
+    store.close().await;
+    fs::remove_dir_all(dir.path().join("views")).unwrap();
+    let store = open(dir.path());
+    assert_eq!(texts(&store).await, kept, "by a replay, too");
+    save(&store, vec![MemorySave { explicit: true, ..again }]).await;
+    let again = said("Ana's address, as she said, is 12 Mill Lane", "f");
+    assert!(!store.is_forgotten(&again).await.unwrap(), "a person's wish lifts it");
+    assert_eq!(all(&store).await.len(), 3);
     store.close().await;
 }
 
@@ -210,7 +239,7 @@ async fn what_has_just_changed_is_recalled_as_it_is_now() {
         .await;
         assert_eq!(recalled(&store, &[scope()], &question).await, [cocoa]);
         assert!(recalled(&store, &[scope()], "tea").await.is_empty());
-        journal(&store, vec![Event::Memory(MemoryEvent::Forgotten { id })]).await;
+        journal(&store, vec![Event::Memory(MemoryEvent::Forgotten { id, wished: false })]).await;
         assert!(recalled(&store, &[scope()], &question).await.is_empty());
     }
     store.close().await;
@@ -307,7 +336,8 @@ async fn what_somebody_said_of_themselves_is_read_by_them_wherever_it_was_said()
     check(&store).await;
     let filter = MemoryFilter { limit: 9, ..MemoryFilter::default() };
     let of_ana = store.memories(&AgentId::from("main"), &own("1"), filter).await.unwrap();
-    journal(&store, vec![Event::Memory(MemoryEvent::Forgotten { id: of_ana[0].id.clone() })]).await;
+    journal(&store, vec![Event::Memory(MemoryEvent::Forgotten { id: of_ana[0].id.clone(), wished: false })])
+        .await;
     store.settle().await.unwrap();
     assert!(within(&store, &own("1"), "tea?").await.is_empty());
     assert_eq!(within(&store, &own("2"), "tea?").await, ["I like tea"]);
@@ -345,7 +375,7 @@ async fn what_the_index_does_not_show_yet_is_ranked_as_if_it_did() {
         &store,
         vec![
             Event::Memory(MemoryEvent::Edited { id: ids[1].clone(), text, kind: None, importance: None }),
-            Event::Memory(MemoryEvent::Forgotten { id: ids[2].clone() }),
+            Event::Memory(MemoryEvent::Forgotten { id: ids[2].clone(), wished: false }),
             Event::Memory(MemoryEvent::Saved(memory("Dan has never had tea or coffee", "d"))),
             Event::Memory(MemoryEvent::Saved(memory("Ana likes green tea", "again"))),
         ],
@@ -395,7 +425,7 @@ async fn of_many_memories_the_index_finds_those_that_a_look_at_each_row_finds() 
     for (n, id) in ids.iter().enumerate().take(40) {
         let id = id.clone();
         let event = match n % 2 {
-            0 => MemoryEvent::Forgotten { id },
+            0 => MemoryEvent::Forgotten { id, wished: false },
             _ => MemoryEvent::Edited { id, text: Some(text(n as u64)), kind: None, importance: None },
         };
         journal(&store, vec![Event::Memory(event)]).await;
@@ -504,7 +534,7 @@ async fn so_much_of_a_memorys_past_is_kept_and_no_more() {
     let forget = NewRecord {
         channel: None,
         at: at(9_999),
-        event: Event::Memory(MemoryEvent::Forgotten { id: id.clone() }),
+        event: Event::Memory(MemoryEvent::Forgotten { id: id.clone(), wished: false }),
     };
     store.append(vec![forget]).await.unwrap();
     assert_eq!(trail(&store, &id).await, (Vec::new(), Vec::new()), "it goes with its memory");

@@ -137,7 +137,7 @@ async fn a_memory_is_read_as_it_was_unless_it_was_forgotten() {
     let later = store.memories_at(vec![id.clone()], n + 1, at(250)).await.unwrap();
     assert_eq!(later[0].text, "Ana likes coffee");
     assert_eq!(matched_words("Does Ana drink her tea?", &then[0]), ["Ana", "tea"]);
-    save(&store, MemoryEvent::Forgotten { id: id.clone() }).await;
+    save(&store, MemoryEvent::Forgotten { id: id.clone(), wished: false }).await;
     assert_eq!(store.memories_at(vec![id], n, at(150)).await.unwrap(), []);
 }
 

@@ -131,7 +131,7 @@ async fn a_changed_memory_is_found_as_it_is_and_a_forgotten_one_not_at_all() {
     .await;
     assert!(found(&store, "cello").await.is_empty());
     assert_eq!(found(&store, "viola").await, ["Ana plays the viola"]);
-    chat.append(vec![Event::Memory(MemoryEvent::Forgotten { id: id.as_str().into() })]).await;
+    chat.append(vec![Event::Memory(MemoryEvent::Forgotten { id: id.as_str().into(), wished: false })]).await;
     assert!(found(&store, "viola").await.is_empty());
     store.close().await;
 }

@@ -123,7 +123,7 @@ async fn lived_in(dir: &Path) -> String {
             kind: Some(MemoryKind::Observation),
             importance: None,
         }),
-        Event::Memory(MemoryEvent::Forgotten { id: memories[2].id.clone() }),
+        Event::Memory(MemoryEvent::Forgotten { id: memories[2].id.clone(), wished: false }),
         Event::Memory(MemoryEvent::Recalled {
             ids: vec![memories[0].id.clone()],
             tokens: 9,

@@ -107,7 +107,7 @@ impl Event {
             "outbox" => DeliveryEvent::deserialize(fields).map(Self::Delivery),
             "approval" => ApprovalEvent::deserialize(fields).map(Self::Approval),
             "reminder" => ReminderEvent::deserialize(fields).map(Self::Reminder),
-            "access" | "ban" | "chat" | "pairing" | "server" => {
+            "access" | "ban" | "chat" | "pairing" | "privacy" | "server" => {
                 RegistryEvent::deserialize(fields).map(Self::Registry)
             }
             _ => MaintenanceEvent::deserialize(fields).map(Self::Maintenance),
@@ -205,9 +205,14 @@ pub enum MemoryEvent {
         /// Its new importance, when changed.
         importance: Option<f64>,
     },
-    /// A person deleted a memory. Its tombstone blocks automatic saves of an equal memory.
+    /// A memory was deleted. Its tombstone blocks automatic saves of an equal memory.
     #[serde(rename = "memory_forgotten")]
-    Forgotten { id: MemoryId },
+    Forgotten {
+        id: MemoryId,
+        /// A person wished it: the tombstone also blocks automatic saves that say nearly the same.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        wished: bool,
+    },
     /// Memories were put into a window.
     #[serde(rename = "memories_recalled")]
     Recalled {
@@ -379,6 +384,15 @@ pub enum RegistryEvent {
     BanLifted {
         /// `PLATFORM/USER`.
         user: String,
+    },
+    /// From here on nothing is learnt from what a person says, or from what is said in a chat; or it is again.
+    PrivacySet {
+        /// `PLATFORM/USER`: who said so, of themselves if no chat is named.
+        user: String,
+        /// The chat, by its id on that platform.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        chat: Option<String>,
+        on: bool,
     },
     /// A platform's access policy from here on, as configured. It is journalled when it changes: messages sent under an
     /// earlier policy are judged by that policy if they are read later.

@@ -489,7 +489,7 @@ fn memory<V: Visit>(v: &mut V, event: &mut MemoryEvent) -> bool {
         MemoryEvent::Edited { id, text, kind: _, importance: _ } => {
             v.memory(id) | v.option(text, Kind::Memory)
         }
-        MemoryEvent::Forgotten { id } => v.memory(id),
+        MemoryEvent::Forgotten { id, wished: _ } => v.memory(id),
         // Of quotes it has places alone.
         MemoryEvent::Recalled { ids, tokens: _, scores: _, near, quotes: _ } => {
             each(ids, |id| v.memory(id)) | each(near, |(id, _)| v.memory(id))
@@ -587,6 +587,10 @@ fn registry<V: Visit>(v: &mut V, event: &mut RegistryEvent) -> bool {
         RegistryEvent::PairingApproved { user }
         | RegistryEvent::PairingRevoked { user }
         | RegistryEvent::BanLifted { user } => v.person(user),
+        RegistryEvent::PrivacySet { user, chat, on: _ } => {
+            let platform = user.split('/').next().unwrap_or_default().to_owned();
+            v.person(user) | each(chat, |chat| v.bare(&platform, chat))
+        }
         RegistryEvent::BanSet { user, reason, until: _, by } => {
             v.person(user) | v.option(reason, Kind::Reason) | v.person(by)
         }

@@ -464,6 +464,10 @@ impl Store for MemStore {
         Box::pin(async { Ok(found) })
     }
 
+    fn is_forgotten(&self, _save: &MemorySave) -> BoxFuture<'_, Result<bool, StoreError>> {
+        Box::pin(async { Ok(false) })
+    }
+
     fn recall(
         &self,
         agent: &AgentId,

@@ -8,7 +8,7 @@ use cairn_core::registry::{RegistryState, UsageDay};
 use cairn_core::store_port::{Due, Store};
 use cairn_types::event::{NewRecord, Record};
 use cairn_types::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, OutboxId, Seq, TextId};
-use cairn_types::memory::{Memory, Reach};
+use cairn_types::memory::{Memory, MemorySave, Reach};
 use cairn_types::message::{Artifact, Entry};
 use cairn_types::ports::{
     ArtifactLines, ChannelRow, Hit, LineRange, MemoryFilter, OutboxItem, Query, Recall, Seen, StoreError,
@@ -215,6 +215,10 @@ impl Store for SimStore {
 
     fn memory(&self, _id: &MemoryId) -> BoxFuture<'_, Result<Option<Memory>, StoreError>> {
         Box::pin(self.view("memory", |_| None))
+    }
+
+    fn is_forgotten(&self, _save: &MemorySave) -> BoxFuture<'_, Result<bool, StoreError>> {
+        Box::pin(self.view("is_forgotten", |_| false))
     }
 
     fn recall(
