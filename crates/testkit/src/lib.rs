@@ -13,6 +13,7 @@ pub mod gate;
 pub mod home;
 pub mod mcp;
 pub mod model;
+pub mod multipart;
 pub mod postgres;
 pub mod proxy;
 pub mod random;

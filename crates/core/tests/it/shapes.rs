@@ -123,6 +123,7 @@ fn messages() -> Vec<Event> {
             reply_to: None,
             edits: None,
             draft: false,
+            files: Vec::new(),
         }),
         settled(Receipt::Delivered { messages: Vec::new() }),
         settled(Receipt::Dead { reason: "gone".into() }),
@@ -282,6 +283,7 @@ fn chats() -> Vec<Event> {
             reply_to: Some("m1".into()),
             edits: edits.map(Into::into),
             draft,
+            files: Vec::new(),
         })
     };
     vec![
@@ -390,6 +392,7 @@ fn windows() -> Vec<Event> {
         expired_at: None,
         sha256: None,
         lost: false,
+        file: None,
     };
     let memory = DraftMemory {
         kind: MemoryKind::Fact,
@@ -468,6 +471,7 @@ fn long_message() -> [Event; 2] {
         expired_at: None,
         sha256: None,
         lost: false,
+        file: None,
     };
     let sent = PrunedResult {
         seq: Seq(9),

@@ -111,6 +111,7 @@ async fn a_channel_is_unfinished_as_long_as_its_conversation_is() {
         reply_to: None,
         edits: None,
         draft: false,
+        files: Vec::new(),
     });
     chat.append(vec![Chat::end(&turn, Seq(1)), intent]).await;
     steps.push((chat.state.is_unfinished(), listed(&store).await));
@@ -334,6 +335,7 @@ async fn a_delivery_goes_through_all_its_states_and_the_conversation_owes_those_
             reply_to,
             edits: None,
             draft,
+            files: Vec::new(),
         }
     };
     let id = || "main/local/main:2".into();

@@ -9,10 +9,13 @@ use super::refusal::Refusal;
 use super::{Outcome, Path, components, content};
 use crate::clock::wall_time;
 use crate::discord::serve::Call;
-use crate::discord::world::{Access, Act, BOT_ID, Message, Nonce, Sent, kind};
+use crate::discord::world::{Access, Act, BOT_ID, File, Message, Nonce, Sent, kind};
 use crate::discord::{Rule, Shared, State, shapes};
 
 const MAX_FETCH: u64 = 100;
+
+/// Largest file that a bot may attach: 10 MiB ("Uploading Files").
+const MAX_FILE_BYTES: usize = 10 << 20;
 
 /// How long a nonce is remembered.
 const NONCE_WINDOW: Duration = Duration::from_secs(180);
@@ -30,6 +33,12 @@ fn writable(state: &State, id: u64) -> Result<(), Refusal> {
 
 pub(super) fn send(shared: &Shared, call: &Call, path: &Path) -> Outcome {
     let (body, files) = super::read(shared, call)?;
+    let uploads = super::uploads(call);
+    if let Some(file) = uploads.iter().find(|file| file.bytes.len() > MAX_FILE_BYTES) {
+        let text = format!("a file of {} bytes", file.bytes.len());
+        shared.violation(Rule::Length, text);
+        return Err(Refusal::too_large());
+    }
     let origin = shared.origin();
     shared.update(|state| {
         writable(state, path.major)?;
@@ -48,6 +57,16 @@ pub(super) fn send(shared: &Shared, call: &Call, path: &Path) -> Outcome {
             let known = Nonce { message: id, channel: path.major, at: Instant::now() };
             state.world.nonces.insert(nonce.clone(), known);
         }
+        let kept = uploads
+            .iter()
+            .map(|upload| File {
+                id: state.world.next_id(),
+                name: upload.name.clone(),
+                content_type: upload.content_type.clone(),
+                bytes: upload.bytes.clone(),
+                size: upload.bytes.len() as u64,
+            })
+            .collect();
         let message = Message {
             id,
             channel: path.major,
@@ -57,7 +76,7 @@ pub(super) fn send(shared: &Shared, call: &Call, path: &Path) -> Outcome {
             kind: if reply_to.is_some() { 19 } else { 0 },
             edited: None,
             reply_to,
-            files: Vec::new(),
+            files: kept,
             embeds: words.embeds.clone(),
             components: components.clone(),
             flags: words.flags,
@@ -79,6 +98,7 @@ pub(super) fn send(shared: &Shared, call: &Call, path: &Path) -> Outcome {
             embeds: words.embeds,
             buttons: components::buttons(&components),
             files,
+            uploads,
             pinged: words.pinged,
             deleted: false,
             at: Instant::now(),
