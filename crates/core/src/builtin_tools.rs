@@ -103,7 +103,11 @@ pub fn is_builtin(name: &str) -> bool {
 
 /// What calling a built-in tool does.
 pub fn effect_of_builtin(name: &str) -> Effect {
-    if [MEMORY_SAVE, SEND_FILE, REMIND, REMINDER_CANCEL].contains(&name) { Effect::Changes } else { Effect::Reads }
+    if [MEMORY_SAVE, SEND_FILE, REMIND, REMINDER_CANCEL].contains(&name) {
+        Effect::Changes
+    } else {
+        Effect::Reads
+    }
 }
 
 fn artifact_read_def() -> ToolDef {

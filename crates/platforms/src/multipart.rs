@@ -65,7 +65,8 @@ mod tests {
              Content-Disposition: form-data; name=\"photo\"; filename=\"ab.png\"\r\n\
              Content-Type: application/octet-stream\r\n\r\n"
         );
-        let expected = [expected.as_bytes(), b"\x00\xff\r\n", format!("--{boundary}--\r\n").as_bytes()].concat();
+        let expected =
+            [expected.as_bytes(), b"\x00\xff\r\n", format!("--{boundary}--\r\n").as_bytes()].concat();
         assert_eq!(body, expected);
     }
 }

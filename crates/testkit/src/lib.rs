@@ -19,6 +19,7 @@ pub mod proxy;
 pub mod random;
 pub mod rig;
 pub mod runtime;
+pub mod search;
 pub mod systemd;
 pub mod telegram;
 pub mod terminal;

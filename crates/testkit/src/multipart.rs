@@ -19,7 +19,8 @@ fn find(body: &[u8], what: &[u8]) -> Option<usize> {
 /// # Errors
 /// What is wrong with the form, for people.
 pub fn parse(content_type: &str, body: &[u8]) -> Result<Vec<FormPart>, String> {
-    let boundary = content_type.strip_prefix("multipart/form-data").and_then(|rest| rest.split_once("boundary="));
+    let boundary =
+        content_type.strip_prefix("multipart/form-data").and_then(|rest| rest.split_once("boundary="));
     let (_, boundary) = boundary.ok_or_else(|| format!("`{content_type}` names no boundary"))?;
     let boundary = boundary.trim_matches('"');
     // RFC 2046, 5.1.1.
@@ -33,7 +34,11 @@ pub fn parse(content_type: &str, body: &[u8]) -> Result<Vec<FormPart>, String> {
     loop {
         if let Some(end) = rest.strip_prefix(b"--") {
             let is_end = end.is_empty() || end == b"\r\n";
-            return if is_end { Ok(parts) } else { Err("there is something behind the last boundary".to_owned()) };
+            return if is_end {
+                Ok(parts)
+            } else {
+                Err("there is something behind the last boundary".to_owned())
+            };
         }
         rest = rest.strip_prefix(b"\r\n").ok_or("a boundary does not end its line")?;
         let at = find(rest, between.as_bytes()).ok_or("a part does not end")?;

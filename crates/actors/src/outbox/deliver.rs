@@ -10,7 +10,7 @@ use cairn_core::notice;
 use cairn_types::event::{DeliveryEvent, Event, Receipt, SentFile};
 use cairn_types::ids::{ApprovalId, MessageId};
 use cairn_types::message::Entry;
-use cairn_types::ports::{OutboxItem, Platform, FilePart, SendError, SendPart};
+use cairn_types::ports::{FilePart, OutboxItem, Platform, SendError, SendPart};
 use jiff::Timestamp;
 use tokio::time::Instant;
 

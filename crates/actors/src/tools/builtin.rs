@@ -353,7 +353,10 @@ impl Builtin {
         let newest = self.handle.read(|conversation| conversation.newest_artifact);
         let artifact = readable(found, newest, &id, from).map_err(|error| error.to_string())?;
         if let Some(file) = &artifact.file {
-            return Err(format!("artifact {} is a file ({}) that cannot be read as text", artifact.id, file.media_type));
+            return Err(format!(
+                "artifact {} is a file ({}) that cannot be read as text",
+                artifact.id, file.media_type
+            ));
         }
         let max_bytes = settings.max_bytes.saturating_sub(PAGE_FRAME_BYTES).max(PAGE_FRAME_BYTES);
         let range = LineRange { from, offset, count, max_bytes };
@@ -390,10 +393,12 @@ impl Builtin {
         let newest = self.handle.read(|conversation| conversation.newest_artifact);
         let found = found.map_err(|error| error.to_string())?;
         let artifact = readable(found, newest, &id, 1).map_err(|error| error.to_string())?;
-        files::check(&self.ports, &self.handle.id, artifact.bytes).map_err(|why| format!("it is not sent: {why}"))?;
+        files::check(&self.ports, &self.handle.id, artifact.bytes)
+            .map_err(|why| format!("it is not sent: {why}"))?;
         let mut file = files::as_sent(&artifact);
         file.name = files::clean_name(&text("name")).unwrap_or(file.name);
-        file.alt = Some(text("alt")).filter(|alt| !alt.is_empty()).map(|alt| alt.chars().take(ALT_MAX).collect());
+        file.alt =
+            Some(text("alt")).filter(|alt| !alt.is_empty()).map(|alt| alt.chars().take(ALT_MAX).collect());
         let told = format!("sent to the chat: {} ({})", file.name, files::size(file.bytes));
         // Unique in the turn: the calls of a round differ by their ordinals, the rounds by the entries before them.
         let next = self.handle.read(|conversation| conversation.next_seq);

@@ -131,7 +131,12 @@ pub(super) fn as_sent(artifact: &Artifact) -> SentFile {
 
 /// The intent to send files to the channel's chat, with this text. `key` tells it from others of the turn. `None`: no turn
 /// is open.
-pub(super) fn intent(handle: &ChannelHandle, key: &str, words: String, files: Vec<SentFile>) -> Option<Event> {
+pub(super) fn intent(
+    handle: &ChannelHandle,
+    key: &str,
+    words: String,
+    files: Vec<SentFile>,
+) -> Option<Event> {
     let delivery_id = |turn: &TurnId| OutboxId::from(format!("{}:{turn}:file:{key}", handle.id));
     handle.read(|conversation| {
         let open = conversation.open_turn.as_ref()?;
@@ -165,7 +170,8 @@ impl Outgoing {
     /// A file was kept: it is sent if the channel's platform takes it.
     pub(super) fn add(&mut self, ports: &Ports, channel: &ChannelId, artifact: Artifact) {
         let file = as_sent(&artifact);
-        let described = format!("{} ({}, {}), artifact {}", file.name, file.media_type, size(file.bytes), file.artifact);
+        let described =
+            format!("{} ({}, {}), artifact {}", file.name, file.media_type, size(file.bytes), file.artifact);
         match check(ports, channel, artifact.bytes) {
             Ok(()) => {
                 self.notes.push(format!("[sent to the chat: {described}]"));

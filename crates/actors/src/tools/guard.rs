@@ -11,8 +11,8 @@ use cairn_types::ids::{ArtifactId, Seq};
 use cairn_types::message::{Artifact, Entry, Part, Role, ToolCall, text_of};
 use cairn_types::ports::StoreError;
 use cairn_types::text::checksum::checksum;
-use cairn_types::tool::OutputFile;
 use cairn_types::text::edges::{FullTextAt, READ_TOOL, count_lines};
+use cairn_types::tool::OutputFile;
 
 use super::files::{self, Outgoing};
 use super::{CallResult, Toolbox};
@@ -98,7 +98,8 @@ impl<'a> ResultGuard<'a> {
         } else {
             words
         };
-        let lines: Vec<&str> = [text.as_str()].into_iter().chain(files.notes.iter().map(String::as_str)).collect();
+        let lines: Vec<&str> =
+            [text.as_str()].into_iter().chain(files.notes.iter().map(String::as_str)).collect();
         let text = lines.join("\n").trim_start_matches('\n').to_owned();
         self.room.take(&text);
         entry.parts = vec![Part::text(text)];
@@ -140,7 +141,9 @@ impl<'a> ResultGuard<'a> {
                 Err(error) => {
                     tracing::error!(channel = %handle.id, tool, bytes, %error,
                         "a file of a tool could not be kept, and is not sent");
-                    outgoing.notes.push(format!("[a file ({media_type}, {bytes} bytes) could not be kept: not sent]"));
+                    outgoing
+                        .notes
+                        .push(format!("[a file ({media_type}, {bytes} bytes) could not be kept: not sent]"));
                 }
             }
         }

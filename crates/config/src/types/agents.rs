@@ -74,7 +74,8 @@ pub struct AgentConfig {
     /// Most model calls of one turn: the first and one after each round of tool calls. 1 to 100.
     #[schemars(range(min = 1, max = 100))]
     pub max_rounds: u32,
-    /// Tools beside the built-in ones that the model may call: "SERVER/TOOL" or "SERVER/*" of a server in [[mcp]], "fetch".
+    /// Tools beside the built-in ones that the model may call: "SERVER/TOOL" or "SERVER/*" of a server in [[mcp]], "fetch",
+    /// "web_search".
     pub tools: Vec<String>,
     /// The context engine: what decides what the model gets to see. "standard": levelled summaries, made in the background.
     /// "sliding": from the background tier on the oldest turns leave, whole and without a summary; no model is called for

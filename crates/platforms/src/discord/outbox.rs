@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use cairn_types::ids::{ApprovalId, ChannelId as RuntimeChannel, MessageId as RuntimeMessage, OutboxId};
 use cairn_types::event::SentFile;
+use cairn_types::ids::{ApprovalId, ChannelId as RuntimeChannel, MessageId as RuntimeMessage, OutboxId};
 use cairn_types::ports::{FilePart, SendError, SendPart};
 use jiff::{SignedDuration, Timestamp};
 use lru::LruCache;
@@ -95,7 +95,11 @@ impl Outbox {
         message: &CreateMessage,
         files: &[FilePart],
     ) -> Result<MessageId, RestError> {
-        if files.is_empty() { self.rest.send(channel, message).await } else { self.rest.send_files(channel, message, files).await }
+        if files.is_empty() {
+            self.rest.send(channel, message).await
+        } else {
+            self.rest.send_files(channel, message, files).await
+        }
     }
 
     pub(super) async fn send(&self, part: SendPart) -> Result<RuntimeMessage, SendError> {

@@ -78,7 +78,10 @@ pub(super) fn bundles(files: &[SentFile]) -> Vec<usize> {
         let kind = Kind::of(file);
         match (&mut open, bundles.last_mut()) {
             (Some((of, bytes)), Some(n))
-                if *of == kind && kind != Kind::Voice && *n < ALBUM_MAX && *bytes + file.bytes <= FILE_MAX =>
+                if *of == kind
+                    && kind != Kind::Voice
+                    && *n < ALBUM_MAX
+                    && *bytes + file.bytes <= FILE_MAX =>
             {
                 *n += 1;
                 *bytes += file.bytes;
@@ -109,7 +112,11 @@ struct Upload<'a> {
 
 impl Upload<'_> {
     fn kind(&self) -> Kind {
-        if self.as_documents { Kind::Document } else { self.files.first().map_or(Kind::Document, |part| Kind::of(&part.file)) }
+        if self.as_documents {
+            Kind::Document
+        } else {
+            self.files.first().map_or(Kind::Document, |part| Kind::of(&part.file))
+        }
     }
 
     /// The method and its form.

@@ -107,7 +107,8 @@ pub(super) fn send_media_group(ctx: &mut Ctx<'_>, params: &Params) -> Result<Val
             return Err(Refusal::bad("media group has wrong types"));
         }
         let field = item["media"].as_str().and_then(|media| media.strip_prefix("attach://"));
-        let Some(file) = field.and_then(|field| params.1.iter().find(|file| file.name == field)).cloned() else {
+        let Some(file) = field.and_then(|field| params.1.iter().find(|file| file.name == field)).cloned()
+        else {
             ctx.violate(Rule::Shape, format!("there is no file for {item}"));
             return Err(Refusal::bad("can't find the file"));
         };
@@ -134,7 +135,8 @@ fn check(ctx: &mut Ctx<'_>, kind: &str, file: &FormPart) -> Result<(), Refusal> 
         ctx.violate(Rule::Length, format!("a {kind} of {} bytes", file.data.len()));
         return Err(Refusal::new(413, "Request Entity Too Large"));
     }
-    let is_picture = [b"\x89PNG".as_slice(), b"\xff\xd8\xff", b"RIFF"].iter().any(|magic| file.data.starts_with(magic));
+    let is_picture =
+        [b"\x89PNG".as_slice(), b"\xff\xd8\xff", b"RIFF"].iter().any(|magic| file.data.starts_with(magic));
     if kind == "photo" && !is_picture {
         return Err(Refusal::bad("IMAGE_PROCESS_FAILED"));
     }

@@ -59,7 +59,10 @@ pub(super) fn read(result: ServerResult, secrets: &Secrets) -> Result<ToolOutput
     {
         parts.push(Part::text(structured.to_string()));
     }
-    files.iter_mut().filter_map(|file: &mut OutputFile| file.name.as_mut()).for_each(|name| secrets.hide(name));
+    files
+        .iter_mut()
+        .filter_map(|file: &mut OutputFile| file.name.as_mut())
+        .for_each(|name| secrets.hide(name));
     for part in &mut parts {
         if let Part::Text { text } = part {
             secrets.hide(text);
@@ -221,14 +224,17 @@ mod tests {
         let image =
             |data: &str| json!({ "content": [{ "type": "image", "mimeType": "image/PNG", "data": data }] });
         let expected = Part::Image { name: None, media_type: "image/png".to_owned(), data: PIXEL.to_owned() };
-        assert_eq!(read_json(&image(PIXEL)), Ok(ToolOutput {
-            parts: vec![expected],
-            files: vec![OutputFile {
-                name: None,
-                media_type: "image/png".to_owned(),
-                data: STANDARD.decode(PIXEL).unwrap()
-            }]
-        }));
+        assert_eq!(
+            read_json(&image(PIXEL)),
+            Ok(ToolOutput {
+                parts: vec![expected],
+                files: vec![OutputFile {
+                    name: None,
+                    media_type: "image/png".to_owned(),
+                    data: STANDARD.decode(PIXEL).unwrap()
+                }]
+            })
+        );
         let large = "A".repeat(8 * 1024 * 1024);
         assert!(words(&image(&large)).contains("larger than 5 MiB"));
         let blob = json!({ "content": [{ "type": "resource",

@@ -18,7 +18,8 @@ use super::{
 use crate::ids::{ChannelId, MemoryId, MessageId, OutboxId};
 use crate::memory::{DraftMemory, MemorySave, Replaces, Scope, Source};
 use crate::message::{
-    Artifact, Author, Entry, FileNote, Part, Pending, Provenance, ToolCall, entry_tokens, fingerprint, pending_tokens,
+    Artifact, Author, Entry, FileNote, Part, Pending, Provenance, ToolCall, entry_tokens, fingerprint,
+    pending_tokens,
 };
 use crate::model::ChatMessage;
 use crate::people::access::{AccessPolicy, PlaceRule};

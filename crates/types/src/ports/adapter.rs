@@ -8,8 +8,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{Clock, Intake, StoreError};
-use crate::event::SentFile;
 use crate::command::{CommandAnswer, CommandCall};
+use crate::event::SentFile;
 use crate::ids::{ApprovalId, ChannelId, MessageId, OutboxId};
 use crate::message::Author;
 use crate::people::access::AccessPolicy;

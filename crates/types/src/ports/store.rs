@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::event::{SentFile, DeliveryEvent, Event, Receipt, Record};
+use crate::event::{DeliveryEvent, Event, Receipt, Record, SentFile};
 use crate::ids::{ApprovalId, ChannelId, MemoryId, MessageId, OutboxId, Seq, TurnId};
 use crate::memory::{Memory, MemoryKind, Scope};
 use crate::message::Author;

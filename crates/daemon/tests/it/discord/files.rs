@@ -31,7 +31,8 @@ async fn what_tools_return_is_attached_once_though_the_daemon_is_killed() {
     rig.back().await;
     rig.discord.wait_until("the repeat", |discord| discord.sent(ROOM)[0].repeats == 1).await;
     let sent = rig.discord.wait_sent(ROOM, 2).await;
-    let uploads: Vec<_> = sent[0].uploads.iter().map(|up| (up.name.as_str(), up.content_type.as_str())).collect();
+    let uploads: Vec<_> =
+        sent[0].uploads.iter().map(|up| (up.name.as_str(), up.content_type.as_str())).collect();
     let expected =
         [("a1.png", "image/png"), ("blob.bin", "application/octet-stream"), ("a3.wav", "audio/wav")];
     assert_eq!(uploads, expected);
@@ -63,6 +64,9 @@ async fn a_file_that_is_too_large_is_not_tried() {
     assert!(sent[0].uploads.is_empty() && sent[0].content == "It is too large.", "{sent:?}");
     let requests = rig.requests();
     let told = requests.last().unwrap();
-    assert!(told.contains("discord takes files of up to 10.5 MB from bots, and this one has 11.0 MB"), "{told}");
+    assert!(
+        told.contains("discord takes files of up to 10.5 MB from bots, and this one has 11.0 MB"),
+        "{told}"
+    );
     rig.assert_clean();
 }

@@ -33,7 +33,10 @@ fn script(rig: &Rig, tool: &str, arguments: Value, words: &str) {
 
 /// Kind, name, caption and bytes.
 fn seen(uploads: &[Uploaded]) -> Vec<(&str, &str, &str, Vec<u8>)> {
-    uploads.iter().map(|up| (up.kind.as_str(), up.name.as_str(), up.caption.as_str(), up.bytes.clone())).collect()
+    uploads
+        .iter()
+        .map(|up| (up.kind.as_str(), up.name.as_str(), up.caption.as_str(), up.bytes.clone()))
+        .collect()
 }
 
 #[tokio::test]
@@ -54,7 +57,8 @@ async fn what_tools_return_is_sent_and_can_be_sent_again_by_its_name() {
     let told = rig.last_request();
     assert!(told.contains("[sent to the chat: a1.png (image/png, 75 bytes), artifact a1]"), "{told}");
 
-    let arguments = json!({ "id": "a2", "name": "of/the.quokka", "caption": "five **bytes**", "alt": "bytes" });
+    let arguments =
+        json!({ "id": "a2", "name": "of/the.quokka", "caption": "five **bytes**", "alt": "bytes" });
     script(&rig, "send_file", arguments, "Again.");
     rig.telegram.say(rig.alice.id, &rig.alice, "the second one again, quokka");
     rig.telegram.wait_sent(rig.alice.id, 6).await;
@@ -64,7 +68,11 @@ async fn what_tools_return_is_sent_and_can_be_sent_again_by_its_name() {
     assert_eq!(again.bytes, bytes("AAECAwQ="));
     script(&rig, "send_file", json!({ "id": "a9" }), "There is none.");
     assert_eq!(rig.ask(&rig.alice, "and the ninth, quokka").await.text, "There is none.");
-    assert!(rig.last_request().contains("there is no artifact `a9` in this channel"), "{}", rig.last_request());
+    assert!(
+        rig.last_request().contains("there is no artifact `a9` in this channel"),
+        "{}",
+        rig.last_request()
+    );
     let channel = format!("main/telegram/{}", rig.alice.id);
     let history = rig.cairn(&["history", &channel]).await.1;
     assert!(history.contains("a1.png") && history.contains("the.quokka"), "{history}");
@@ -97,10 +105,7 @@ async fn a_kill_between_two_messages_of_a_delivery_repeats_none_that_is_there() 
 #[tokio::test]
 async fn a_picture_that_telegram_cannot_read_comes_as_a_document() {
     let (rig, _server) = rig(Script::default()).await;
-    rig.telegram.fail_next(
-        "sendPhoto",
-        Fault::error(400, "Bad Request: PHOTO_INVALID_DIMENSIONS"),
-    );
+    rig.telegram.fail_next("sendPhoto", Fault::error(400, "Bad Request: PHOTO_INVALID_DIMENSIONS"));
     script(&rig, "files__image", json!({}), "Here it is, quokka.");
     rig.telegram.say(rig.alice.id, &rig.alice, "show me the quokka");
     rig.telegram.wait_sent(rig.alice.id, 2).await;

@@ -1,7 +1,7 @@
 //! The REST calls of the adapter.
 
-use serde::Deserialize;
 use cairn_types::ports::FilePart;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use serenity::all::{
     ApplicationId, BotGateway, ChannelId, CreateCommand, CreateInteractionResponse,

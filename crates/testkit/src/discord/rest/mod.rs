@@ -168,13 +168,15 @@ fn form(content_type: &str, body: &[u8]) -> Result<(Value, Vec<Upload>), String>
     let attachments = payload["attachments"].as_array().map_or(&[][..], Vec::as_slice);
     let mut files = Vec::new();
     for part in parts.into_iter().filter(|part| part.name != "payload_json") {
-        let number = part.name.strip_prefix("files[").and_then(|rest| rest.strip_suffix(']')?.parse::<u64>().ok());
+        let number =
+            part.name.strip_prefix("files[").and_then(|rest| rest.strip_suffix(']')?.parse::<u64>().ok());
         let number = number.ok_or_else(|| format!("the field `{}`", part.name))?;
         let id = |attachment: &&Value| match &attachment["id"] {
             Value::String(id) => id.parse().ok() == Some(number),
             id => id.as_u64() == Some(number),
         };
-        let named = attachments.iter().find(id).ok_or_else(|| format!("no attachment has the id {number}"))?;
+        let named =
+            attachments.iter().find(id).ok_or_else(|| format!("no attachment has the id {number}"))?;
         let name = part.file_name.filter(|name| !name.is_empty()).ok_or("a file without a name")?;
         if named["filename"].as_str().is_some_and(|other| other != name) {
             return Err(format!("the file `{name}` is named {} in the payload", named["filename"]));
