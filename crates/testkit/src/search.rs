@@ -79,55 +79,66 @@ fn params(query: &str) -> Vec<(String, String)> {
     url.map(|url| url.query_pairs().into_owned().collect()).unwrap_or_default()
 }
 
+/// A search, as one of the services reads it.
+struct Asked {
+    query: Option<String>,
+    /// The key is right, or none is needed.
+    allowed: bool,
+    /// Puts results into the form of the service.
+    wrap: fn(Vec<Value>) -> Value,
+}
+
+fn asked(request: &Request<()>, body: &Value, odd: &Mutex<Vec<String>>) -> Asked {
+    let header =
+        |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let given = params(request.uri().query().unwrap_or_default());
+    let of = |name: &str| given.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone());
+    let counted = |name: &str, count: Option<u64>| {
+        if !count.is_some_and(|count| (1..=20).contains(&count)) {
+            odd.lock().push(format!("{name} is {count:?}"));
+        }
+    };
+    match (request.method().as_str(), request.uri().path()) {
+        ("GET", "/search") if of("format").as_deref() == Some("json") => Asked {
+            query: of("q"),
+            allowed: true,
+            wrap: |hits| json!({ "query": "q", "number_of_results": 0, "results": hits, "answers": [] }),
+        },
+        ("GET", "/res/v1/web/search") => {
+            counted("count", of("count").and_then(|count| count.parse().ok()));
+            let allowed = header("x-subscription-token") == KEY;
+            let wrap = |hits: Vec<Value>| {
+                let mut answer = json!({ "type": "search", "query": { "original": "q" } });
+                if !hits.is_empty() {
+                    answer["web"] = json!({ "type": "search", "results": hits });
+                }
+                answer
+            };
+            Asked { query: of("q"), allowed, wrap }
+        }
+        ("POST", "/search") => {
+            counted("max_results", body["max_results"].as_u64());
+            Asked {
+                query: body["query"].as_str().map(str::to_owned),
+                allowed: header("authorization") == format!("Bearer {KEY}"),
+                wrap: |hits| json!({ "query": "q", "results": hits, "response_time": 0.1 }),
+            }
+        }
+        _ => Asked { query: None, allowed: true, wrap: |_| Value::Null },
+    }
+}
+
 async fn answer(
     request: Request<Incoming>,
     odd: Arc<Mutex<Vec<String>>>,
     queries: Arc<Mutex<Vec<String>>>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
-    let header = |name: &str| {
-        request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
-    };
-    let (token, bearer) = (header("x-subscription-token"), header("authorization"));
-    let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
-    let given = params(request.uri().query().unwrap_or_default());
-    let of = |name: &str| given.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone());
-    let body = request.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    let (head, body) = request.into_parts();
+    let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
     let body: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let (query, allowed, wrap): (Option<String>, bool, fn(Vec<Value>) -> Value) = match (
-        method.as_str(),
-        path.as_str(),
-    ) {
-        ("GET", "/search") if of("format").as_deref() == Some("json") => (
-            of("q"),
-            true,
-            |hits| json!({ "query": "q", "number_of_results": 0, "results": hits, "answers": [] }),
-        ),
-        ("GET", "/res/v1/web/search") => {
-            let count = of("count").and_then(|count| count.parse::<u64>().ok());
-            if !count.is_some_and(|count| (1..=20).contains(&count)) {
-                odd.lock().push(format!("count is {count:?}"));
-            }
-            (of("q"), token == KEY, |hits| match hits.as_slice() {
-                [] => json!({ "type": "search", "query": { "original": "q" } }),
-                hits => {
-                    json!({ "type": "search", "query": { "original": "q" }, "web": { "type": "search", "results": hits } })
-                }
-            })
-        }
-        ("POST", "/search") => {
-            let most = body["max_results"].as_u64();
-            if !most.is_some_and(|most| (1..=20).contains(&most)) {
-                odd.lock().push(format!("max_results is {most:?}"));
-            }
-            let query = body["query"].as_str().map(str::to_owned);
-            (
-                query,
-                bearer == format!("Bearer {KEY}"),
-                |hits| json!({ "query": "q", "results": hits, "response_time": 0.1 }),
-            )
-        }
-        _ => (None, true, |_| Value::Null),
-    };
+    let request = Request::from_parts(head, ());
+    let Asked { query, allowed, wrap } = asked(&request, &body, &odd);
+    let (method, path) = (request.method(), request.uri().path());
     let Some(query) = query.filter(|query| !query.is_empty()) else {
         odd.lock().push(format!("{method} {path}: no such request, or no query"));
         return Ok(respond(404, "{}"));

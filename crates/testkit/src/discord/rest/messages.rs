@@ -9,7 +9,7 @@ use super::refusal::Refusal;
 use super::{Outcome, Path, components, content};
 use crate::clock::wall_time;
 use crate::discord::serve::Call;
-use crate::discord::world::{Access, Act, BOT_ID, File, Message, Nonce, Sent, kind};
+use crate::discord::world::{Access, Act, BOT_ID, File, Message, Nonce, Sent, Upload, kind};
 use crate::discord::{Rule, Shared, State, shapes};
 
 const MAX_FETCH: u64 = 100;
@@ -31,14 +31,33 @@ fn writable(state: &State, id: u64) -> Result<(), Refusal> {
     }
 }
 
+/// Refuses files that are too large.
+fn fitting(shared: &Shared, uploads: &[Upload]) -> Result<(), Refusal> {
+    match uploads.iter().find(|file| file.bytes.len() > MAX_FILE_BYTES) {
+        Some(file) => {
+            shared.violation(Rule::Length, format!("a file of {} bytes", file.bytes.len()));
+            Err(Refusal::too_large())
+        }
+        None => Ok(()),
+    }
+}
+
+/// The files of a message as it has them.
+fn kept(state: &mut State, uploads: &[Upload]) -> Vec<File> {
+    let file = |upload: &Upload| File {
+        id: state.world.next_id(),
+        name: upload.name.clone(),
+        content_type: upload.content_type.clone(),
+        bytes: upload.bytes.clone(),
+        size: upload.bytes.len() as u64,
+    };
+    uploads.iter().map(file).collect()
+}
+
 pub(super) fn send(shared: &Shared, call: &Call, path: &Path) -> Outcome {
     let (body, files) = super::read(shared, call)?;
     let uploads = super::uploads(call);
-    if let Some(file) = uploads.iter().find(|file| file.bytes.len() > MAX_FILE_BYTES) {
-        let text = format!("a file of {} bytes", file.bytes.len());
-        shared.violation(Rule::Length, text);
-        return Err(Refusal::too_large());
-    }
+    fitting(shared, &uploads)?;
     let origin = shared.origin();
     shared.update(|state| {
         writable(state, path.major)?;
@@ -57,16 +76,7 @@ pub(super) fn send(shared: &Shared, call: &Call, path: &Path) -> Outcome {
             let known = Nonce { message: id, channel: path.major, at: Instant::now() };
             state.world.nonces.insert(nonce.clone(), known);
         }
-        let kept = uploads
-            .iter()
-            .map(|upload| File {
-                id: state.world.next_id(),
-                name: upload.name.clone(),
-                content_type: upload.content_type.clone(),
-                bytes: upload.bytes.clone(),
-                size: upload.bytes.len() as u64,
-            })
-            .collect();
+        let kept = kept(state, &uploads);
         let message = Message {
             id,
             channel: path.major,
