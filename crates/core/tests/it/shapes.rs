@@ -58,6 +58,20 @@ fn spent(usage: Usage, is_estimate: bool, trace: Option<CallTrace>) -> Event {
     Event::Compaction(CompactionEvent::UsageSpent { model, usage, is_estimate, trace })
 }
 
+fn reply_intended() -> Event {
+    Event::Delivery(DeliveryEvent::Intended {
+        id: "o1".into(),
+        turn: "t1".into(),
+        seq: Seq(2),
+        note: None,
+        approval: None,
+        reply_to: None,
+        edits: None,
+        draft: false,
+        files: Vec::new(),
+    })
+}
+
 fn messages() -> Vec<Event> {
     let parts = vec![
         Part::text("hello"),
@@ -114,17 +128,7 @@ fn messages() -> Vec<Event> {
         end(TurnOutcome::Stopped),
         end(TurnOutcome::DeadLettered),
         Event::Turn(TurnEvent::Interrupted { turn: "t1".into() }),
-        Event::Delivery(DeliveryEvent::Intended {
-            id: "o1".into(),
-            turn: "t1".into(),
-            seq: Seq(2),
-            note: None,
-            approval: None,
-            reply_to: None,
-            edits: None,
-            draft: false,
-            files: Vec::new(),
-        }),
+        reply_intended(),
         settled(Receipt::Delivered { messages: Vec::new() }),
         settled(Receipt::Dead { reason: "gone".into() }),
         Event::Maintenance(MaintenanceEvent::DaemonStopped),
