@@ -33,10 +33,13 @@ use tokio::sync::{Semaphore, watch};
 /// By the paused clock: long after all retries. A test fails instead of hanging.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
+/// A channel and an artifact of it.
+type ArtifactKey = (String, String);
+
 /// The files of artifacts; they survive a kill.
 #[derive(Default)]
 pub(crate) struct MemArtifacts {
-    files: Mutex<BTreeMap<(String, String), Arc<[u8]>>>,
+    files: Mutex<BTreeMap<ArtifactKey, Arc<[u8]>>>,
     pub(crate) full: AtomicBool,
 }
 
