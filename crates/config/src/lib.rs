@@ -51,7 +51,8 @@ pub use secrets::{is_secret, names_variable, without_secrets};
 use source::{Seg, Source};
 pub use types::{
     AdminConfig, AgentConfig, Api, Bot, Bots, Config, FetchConfig, Limits, Log, LogFormat, McpConfig,
-    ModelConfig, Network, NetworkKind, OFFLINE, PlaceKeys, PlatformId, Provider, ScheduleConfig, Store,
+    ModelConfig, Network, NetworkKind, OFFLINE, PlaceKeys, PlatformId, Provider, ScheduleConfig,
+    SearchConfig, SearchProvider, Store,
 };
 
 /// A configuration, with its file, warnings and secrets.
@@ -69,6 +70,8 @@ pub struct Loaded {
     /// By platform.
     tokens: BTreeMap<String, Result<SecretString, Problem>>,
     mcp: BTreeMap<String, McpSecrets>,
+    /// The key of the search service.
+    search_key: Option<SecretString>,
     /// The password of the account in the database's url.
     password: Option<Result<SecretString, Problem>>,
 }
@@ -125,6 +128,11 @@ impl Loaded {
     /// The password of the database's account, if one is named and could be read.
     pub fn password(&self) -> Option<&SecretString> {
         self.password.as_ref()?.as_ref().ok()
+    }
+
+    /// The key of the search service, if one is named and could be read.
+    pub fn search_key(&self) -> Option<&SecretString> {
+        self.search_key.as_ref()
     }
 
     /// The secrets of a tool server, as far as they could be read.
@@ -184,6 +192,7 @@ impl Loaded {
         self.tokens.clone_from(&other.tokens);
         self.mcp.extend(other.mcp.clone());
         self.password.clone_from(&other.password);
+        self.search_key.clone_from(&other.search_key);
         self
     }
 }
@@ -278,7 +287,8 @@ fn examined(file: &Path, text: &str, env: &dyn Environment) -> Result<(Loaded, V
     }
     check::check_webhooks(&mut check, &config.telegram);
     config.mcp = check::check_servers(&mut check, config.mcp, env);
-    check::check_fetch(&mut check, &config.fetch);
+    check::check_search(&mut check, &mut config.search, env);
+    check::check_fetch(&mut check, &config.fetch, &config.search);
     check::check_schedules(&mut check, &config);
     check::check_tools(&mut check, &config);
     check::check_operators(&mut check, &config);
@@ -309,9 +319,13 @@ fn examined(file: &Path, text: &str, env: &dyn Environment) -> Result<(Loaded, V
     let secrets =
         |server: &McpConfig| (server.id.clone(), secrets::read_mcp_secrets(server, env, &mut warnings));
     let mcp = config.mcp.iter().map(secrets).collect();
+    let search_key = secrets::read_search_key(&config.search, env, &mut warnings);
     let warnings = warnings.iter().map(|warning| without_secrets(warning)).collect();
     let origins = Origins::of(&source);
-    Ok((Loaded { config, file: None, warnings, origins, keys, headers, tokens, mcp, password }, problems))
+    Ok((
+        Loaded { config, file: None, warnings, origins, keys, headers, tokens, mcp, search_key, password },
+        problems,
+    ))
 }
 
 /// The configuration as written, with `[defaults]` filled in for agents, and the numbers that are out of their ranges.

@@ -18,7 +18,7 @@ use super::secrets::looks_secret;
 use super::source::{Seg, Source};
 use super::types::{
     AdminConfig, AgentConfig, Config, FetchConfig, Limits, Log, McpConfig, ModelConfig, Network, PlaceKeys,
-    ScheduleConfig, Store,
+    ScheduleConfig, SearchConfig, Store,
 };
 
 /// Tables of a list that mean nothing without their name.
@@ -218,6 +218,7 @@ fn all_tables() -> Vec<Table> {
     let others = [
         ("mcp", fields_of::<McpConfig>()),
         ("fetch", fields_of::<FetchConfig>()),
+        ("search", fields_of::<SearchConfig>()),
         ("schedules", fields_of::<ScheduleConfig>()),
         ("discord", fields_of::<Network>()),
         ("discord.places", fields_of::<PlaceKeys>()),

@@ -7,7 +7,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::env::Environment;
-use super::types::{McpConfig, ModelConfig};
+use super::types::{McpConfig, ModelConfig, SearchConfig};
 
 /// Reads a model's key. A missing key is a warning: the daemon starts, and that model's requests are refused.
 ///
@@ -32,6 +32,27 @@ pub(super) fn read_key(
         }
         Some(Err(Unread::Unusable(why))) => Err(why),
         None => Ok(None),
+    }
+}
+
+/// Reads the key of the search service. A missing or unusable one is a warning: its searches are refused.
+pub(super) fn read_search_key(
+    search: &SearchConfig,
+    env: &dyn Environment,
+    warnings: &mut Vec<String>,
+) -> Option<SecretString> {
+    search.provider?;
+    let (variable, file) = (search.api_key_env.as_deref(), search.api_key_file.as_deref());
+    let from = SecretSource { what: "key", env_key: "api_key_env", variable, file, is_word: true };
+    match from.read(env)? {
+        Ok((key, warning)) => {
+            warnings.extend(warning.map(|text| format!("[search]: {text}")));
+            Some(key)
+        }
+        Err(why) => {
+            warnings.push(format!("[search]: {why}; no key is sent"));
+            None
+        }
     }
 }
 

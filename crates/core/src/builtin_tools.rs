@@ -31,6 +31,12 @@ pub const REMINDERS: &str = "reminders";
 /// Name of the tool that cancels a reminder.
 pub const REMINDER_CANCEL: &str = "reminder_cancel";
 
+/// Name of the tool that sends a file to the chat.
+pub const SEND_FILE: &str = "send_file";
+
+/// Longest caption of a file, in characters. Telegram takes 1,024 (Bot API, `sendDocument`).
+pub const CAPTION_MAX: usize = 1_000;
+
 /// The definitions of all built-in tools, for [`crate::agent::AgentSettings::tools`].
 pub fn builtin_tools() -> Vec<ToolDef> {
     let tool = |name: &str, description: &str, parameters: Value| ToolDef {
@@ -84,6 +90,7 @@ pub fn builtin_tools() -> Vec<ToolDef> {
             }),
         ),
         artifact_read_def(),
+        send_file_def(),
         time_def(),
         remind_def(),
         tool(REMINDERS, "The reminders of this chat.", json!({ "type": "object", "properties": {} })),
@@ -102,14 +109,22 @@ pub fn builtin_tools() -> Vec<ToolDef> {
 /// Whether a tool of that name is built in.
 pub fn is_builtin(name: &str) -> bool {
     let own = [REMIND, REMINDERS, REMINDER_CANCEL];
-    let names =
-        [MEMORY_SAVE, MEMORY_FORGET, "memory_search", HISTORY_SEARCH, "history_read", READ_TOOL, TIME];
+    let names = [
+        MEMORY_SAVE,
+        MEMORY_FORGET,
+        "memory_search",
+        HISTORY_SEARCH,
+        "history_read",
+        READ_TOOL,
+        SEND_FILE,
+        TIME,
+    ];
     names.contains(&name) || own.contains(&name)
 }
 
 /// What calling a built-in tool does.
 pub fn effect_of_builtin(name: &str) -> Effect {
-    if [MEMORY_SAVE, MEMORY_FORGET, REMIND, REMINDER_CANCEL].contains(&name) {
+    if [MEMORY_SAVE, MEMORY_FORGET, SEND_FILE, REMIND, REMINDER_CANCEL].contains(&name) {
         Effect::Changes
     } else {
         Effect::Reads
@@ -130,6 +145,23 @@ fn artifact_read_def() -> ToolDef {
                 "from": { "type": "integer", "minimum": 1, "description": "first line; 1 when left out" },
                 "count": { "type": "integer", "minimum": 1, "description": "most lines; as many as fit when left out" },
                 "offset": { "type": "integer", "minimum": 0, "description": "bytes of the first line to pass over" }
+            },
+            "required": ["id"]
+        }),
+    }
+}
+
+fn send_file_def() -> ToolDef {
+    ToolDef {
+        name: SEND_FILE.to_owned(),
+        description: "Send an artifact of this chat to it as a file.".to_owned(),
+        parameters: json!({
+            "type": "object",
+            "properties": {
+                "id": { "type": "string", "description": "the artifact, such as a1" },
+                "name": { "type": "string", "description": "name of the file" },
+                "caption": { "type": "string", "maxLength": CAPTION_MAX },
+                "alt": { "type": "string", "description": "a description for the blind" }
             },
             "required": ["id"]
         }),

@@ -343,6 +343,7 @@ fn note(conversation: &Conversation, id: OutboxId, words: String) -> Event {
         reply_to: None,
         edits: None,
         draft: false,
+        files: Vec::new(),
     })
 }
 

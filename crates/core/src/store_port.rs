@@ -131,13 +131,20 @@ pub trait Store: Send + Sync + 'static {
     /// Tokens used on the last day with any use.
     fn usage_day(&self) -> BoxFuture<'_, Result<UsageDay, StoreError>>;
 
-    /// Stores the text of an artifact, which is durable when this returns. An existing text is overwritten.
+    /// Stores the content of an artifact, which is durable when this returns. An existing content is overwritten.
     fn put_artifact(
         &self,
         channel: &ChannelId,
         id: &ArtifactId,
-        text: Arc<str>,
+        content: Arc<[u8]>,
     ) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// Reads the whole content of an artifact; `None`: it is lost, since its file is missing or damaged.
+    fn artifact_bytes(
+        &self,
+        channel: &ChannelId,
+        artifact: &Artifact,
+    ) -> BoxFuture<'_, Result<Option<Arc<[u8]>>, StoreError>>;
 
     /// Reads whole lines of an artifact, or the beginning of a line that is larger than `max_bytes`; `None`: the text is
     /// lost, since its file is missing or damaged.

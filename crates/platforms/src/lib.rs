@@ -11,6 +11,7 @@ mod inbound;
 mod lenient;
 pub mod link;
 pub mod markup;
+mod multipart;
 mod pause;
 pub mod settings;
 pub mod split;

@@ -215,16 +215,24 @@ impl cairn_core::store_port::Store for Store {
         &self,
         channel: &ChannelId,
         id: &ArtifactId,
-        text: Arc<str>,
+        content: Arc<[u8]>,
     ) -> BoxFuture<'_, Result<(), StoreError>> {
         let (channel, id) = (channel.clone(), id.clone());
         async move {
             if let Some((database, lease)) = self.inner.leading() {
-                database.put_artifact(lease, (&channel, &id), &text).await?;
+                database.put_artifact(lease, (&channel, &id), &content).await?;
             }
-            self.inner.artifacts.put(&channel, &id, text).await
+            self.inner.artifacts.put(&channel, &id, content).await
         }
         .boxed()
+    }
+
+    fn artifact_bytes(
+        &self,
+        channel: &ChannelId,
+        artifact: &Artifact,
+    ) -> BoxFuture<'_, Result<Option<Arc<[u8]>>, StoreError>> {
+        self.inner.artifacts.bytes(channel, artifact)
     }
 
     fn artifact_lines(

@@ -302,7 +302,8 @@ async fn files_of_artifacts_that_expire_while_a_backup_is_made_go_when_it_is_don
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(StoreOptions::new(dir.path())).unwrap();
     let artifacts = store.inner.artifacts.clone();
-    let put = async |id: &str| artifacts.put(&channel(), &id.into(), Arc::from("words")).await.unwrap();
+    let put =
+        async |id: &str| artifacts.put(&channel(), &id.into(), Arc::from(b"words".as_slice())).await.unwrap();
     let there = |id: &str| store.inner.artifacts.file(&channel(), &id.into()).exists();
     put("a1").await;
     put("a2").await;

@@ -608,4 +608,15 @@ pub struct Artifact {
     /// It did not expire: its file was missing or damaged, and `cairn store verify --quarantine` gave it up.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lost: bool,
+    /// Set for a file: its content is bytes, not text, and can be sent to the chat.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<FileNote>,
+}
+
+/// The description of an artifact that is a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileNote {
+    pub name: String,
+    /// MIME type, such as `image/png`.
+    pub media_type: String,
 }

@@ -607,6 +607,7 @@ fn intent(open: &OpenTurn, id: OutboxId, seq: Seq, note: Option<String>, edits: 
         reply_to,
         edits,
         draft: false,
+        files: Vec::new(),
     })
 }
 

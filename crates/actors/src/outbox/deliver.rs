@@ -7,10 +7,10 @@
 use std::sync::Arc;
 
 use cairn_core::notice;
-use cairn_types::event::{DeliveryEvent, Event, Receipt};
+use cairn_types::event::{DeliveryEvent, Event, Receipt, SentFile};
 use cairn_types::ids::{ApprovalId, MessageId};
 use cairn_types::message::Entry;
-use cairn_types::ports::{OutboxItem, Platform, SendError, SendPart};
+use cairn_types::ports::{FilePart, OutboxItem, Platform, SendError, SendPart};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
@@ -20,6 +20,9 @@ use crate::messages::{Create, PendingDelivery, Request};
 use crate::pace::{Pace, Paced};
 use crate::telemetry;
 use crate::typing::Typing;
+
+/// Longest text that is tried as a caption, in bytes; one that fits no platform's is not rendered for it.
+const CAPTION_BYTES: usize = 4 * 1024;
 
 /// How the task of a delivery ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +39,7 @@ struct DeliveryPart {
     words: String,
     /// The approval that the last part of a note asks for.
     approval: Option<ApprovalId>,
+    files: Vec<FilePart>,
 }
 
 enum Fate {
@@ -130,7 +134,7 @@ impl Delivery {
             let reason = "the reply is not in the history".to_owned();
             return self.settle(Vec::new(), Receipt::Dead { reason }).await;
         };
-        let parts = self.args.ports.split(&self.platform, words, Platform::split).await;
+        let parts = self.parts(words).await;
         // A receipt is journalled together with the next attempt, or with the end.
         let mut carried = Vec::new();
         for idx in self.item.sent.len()..parts.len() {
@@ -139,9 +143,14 @@ impl Delivery {
                 typing.end().await;
             }
             let part = idx as u32;
-            let words = parts[idx].clone();
+            let (words, files) = parts[idx].clone();
             let approval = self.item.approval.clone().filter(|_| is_last);
-            match self.part(DeliveryPart { part, words, approval }, std::mem::take(&mut carried)).await? {
+            let Some(files) = self.load(files).await? else {
+                let reason = "a file of it has expired, or is lost".to_owned();
+                return self.settle(carried, Receipt::Dead { reason }).await;
+            };
+            let piece = DeliveryPart { part, words, approval, files };
+            match self.part(piece, std::mem::take(&mut carried)).await? {
                 Fate::There(message) => {
                     let id = self.item.id.clone();
                     carried.push(Event::Delivery(DeliveryEvent::Sent { id, part, message: message.clone() }));
@@ -158,6 +167,58 @@ impl Delivery {
         }
         let messages = self.item.sent.clone();
         self.settle(carried, Receipt::Delivered { messages }).await
+    }
+
+    /// The parts of the delivery: those of its text, then the bundles of its files. A short text is the caption of the first
+    /// bundle.
+    async fn parts(&self, words: String) -> Vec<(String, Vec<SentFile>)> {
+        let files = &self.item.files;
+        let is_blank = words.trim().is_empty();
+        let fits = !files.is_empty()
+            && self.item.edits.is_none()
+            && words.len() <= CAPTION_BYTES
+            && self.platform.is_caption(&words);
+        let mut caption = String::new();
+        let mut parts = Vec::new();
+        if fits || (is_blank && !files.is_empty()) {
+            caption = words;
+        } else {
+            let words = self.args.ports.split(&self.platform, words, Platform::split).await;
+            parts.extend(words.into_iter().map(|words| (words, Vec::new())));
+        }
+        let mut left = files.as_slice();
+        for n in self.platform.bundles(files) {
+            let (bundle, rest) = left.split_at(n.min(left.len()));
+            left = rest;
+            parts.push((std::mem::take(&mut caption), bundle.to_vec()));
+        }
+        parts
+    }
+
+    /// Reads files that are to be sent; `None`: one of them is gone.
+    async fn load(&mut self, files: Vec<SentFile>) -> Result<Option<Vec<FilePart>>, Stopped> {
+        let mut loaded = Vec::with_capacity(files.len());
+        for file in files {
+            let data = loop {
+                let (store, channel) = (&self.args.ports.store, &self.item.channel);
+                let found = match store.artifact(channel, &file.artifact).await {
+                    Ok(Some(artifact)) if artifact.expired_at.is_none() => {
+                        store.artifact_bytes(channel, &artifact).await
+                    }
+                    other => other.map(|_| None),
+                };
+                match found {
+                    Ok(data) => break data,
+                    Err(error) => {
+                        tracing::error!(%error, "cannot read a file that is to be delivered; trying again");
+                        self.pause(None).await?;
+                    }
+                }
+            };
+            let Some(data) = data else { return Ok(None) };
+            loaded.push(FilePart { file, data });
+        }
+        Ok(Some(loaded))
     }
 
     /// Sends a part until its fate is known, or can no longer become known.
@@ -256,10 +317,10 @@ impl Delivery {
     }
 
     fn send_part(&self, piece: &DeliveryPart) -> SendPart {
-        let DeliveryPart { part, words, approval } = piece.clone();
+        let DeliveryPart { part, words, approval, files } = piece.clone();
         let (delivery, channel) = (self.item.id.clone(), self.item.channel.clone());
         let reply_to = self.item.reply_to.clone().filter(|_| part == 0);
-        SendPart { delivery, part, channel, reply_to, words, approval }
+        SendPart { delivery, part, channel, reply_to, words, approval, files }
     }
 
     /// Asks the platform whether a part is there, until it answers; an error: it cannot tell.

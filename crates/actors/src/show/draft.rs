@@ -225,6 +225,7 @@ impl Drafter {
             reply_to: self.open.reply_to.clone(),
             edits: None,
             draft: true,
+            files: Vec::new(),
         });
         let attempt = Event::Delivery(DeliveryEvent::Attempted { id: self.id.clone(), part: 0 });
         (!self.intended).then_some(intent).into_iter().chain([attempt]).collect()
@@ -242,6 +243,7 @@ impl Drafter {
             reply_to: self.open.reply_to.clone(),
             words,
             approval: None,
+            files: Vec::new(),
         };
         match tokio::time::timeout(REQUEST_LIMIT, self.platform.send(part)).await {
             Ok(result) => result,

@@ -309,7 +309,7 @@ async fn no_file_goes_before_that_is_journalled_and_what_a_crash_left_goes_at_wa
     assert_eq!((world.store.count(is_expired), world.store.artifacts.names().len()), (1, 0));
     drop(live);
     let world = world.killed();
-    world.store.put_artifact(&local(), &"a1".into(), Arc::from("left behind")).await.unwrap();
+    world.store.put_artifact(&local(), &"a1".into(), Arc::from(b"left behind".as_slice())).await.unwrap();
     let live = world.start().await;
     live.ask("wake", "hello").await;
     settle().await;

@@ -347,6 +347,7 @@ async fn what_asks_for_an_approval_says_so_with_its_last_part_and_takes_no_draft
             edits: Some(draft.clone()).filter(|_| n == 1),
             approval: Some("abc234".into()),
             draft: false,
+            files: Vec::new(),
         });
         let record = NewRecord { channel: Some(group()), at: jiff::Timestamp::UNIX_EPOCH, event };
         again.store.append(vec![record]).await.unwrap();

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use cairn_core::artifact::{PAGE_FRAME_BYTES, named, page, readable};
 use cairn_core::builtin_tools::{
-    HISTORY_SEARCH, MEMORY_FORGET, MEMORY_SAVE, PAGES_MAX, REMIND, REMINDER_CANCEL, REMINDERS, TIME,
+    CAPTION_MAX, HISTORY_SEARCH, MEMORY_FORGET, MEMORY_SAVE, PAGES_MAX, REMIND, REMINDER_CANCEL, REMINDERS,
+    SEND_FILE, TIME,
 };
 use cairn_core::compaction::parse_memory;
 use cairn_core::conversation::Conversation;
@@ -28,6 +29,7 @@ use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::TimeZone;
 use serde_json::Value;
 
+use super::files;
 use crate::handle::ChannelHandle;
 use crate::ports::Ports;
 use crate::saving::Saving;
@@ -120,6 +122,7 @@ impl Builtin {
             REMINDERS => Ok(self.reminders(&settings.timezone)),
             REMINDER_CANCEL => self.reminder_cancel(arguments),
             TIME => time(arguments, self.ports.now(), &settings.timezone).map(Output::own),
+            SEND_FILE => self.send_file(arguments, ordinal).await,
             READ_TOOL => self.artifact_read(arguments, &settings.result_guard, room).await,
             name => Err(format!("`{name}` cannot be called any more; it is there no longer")),
         }
@@ -394,6 +397,12 @@ impl Builtin {
         let found = found.map_err(|error| error.to_string())?;
         let newest = self.handle.read(|conversation| conversation.newest_artifact);
         let artifact = readable(found, newest, &id, from).map_err(|error| error.to_string())?;
+        if let Some(file) = &artifact.file {
+            return Err(format!(
+                "artifact {} is a file ({}) that cannot be read as text",
+                artifact.id, file.media_type
+            ));
+        }
         let max_bytes = settings.max_bytes.saturating_sub(PAGE_FRAME_BYTES).max(PAGE_FRAME_BYTES);
         let range = LineRange { from, offset, count, max_bytes };
         let found = self.ports.store.artifact_lines(&self.handle.id, &artifact, range).await;
@@ -415,6 +424,38 @@ impl Builtin {
         Ok(Output { text, provenance, events: vec![used] })
     }
 }
+
+impl Builtin {
+    /// Has an artifact of this channel sent to its chat.
+    async fn send_file(&self, arguments: &Value, ordinal: usize) -> Result<Output, String> {
+        let id = text_argument(arguments, "id")?;
+        let text = |name: &str| text_argument(arguments, name).unwrap_or_default();
+        let caption = text("caption");
+        if caption.chars().count() > CAPTION_MAX {
+            return Err(format!("`caption` is longer than {CAPTION_MAX} characters"));
+        }
+        let found = self.ports.store.artifact(&self.handle.id, &named(&id)).await;
+        let newest = self.handle.read(|conversation| conversation.newest_artifact);
+        let found = found.map_err(|error| error.to_string())?;
+        let artifact = readable(found, newest, &id, 1).map_err(|error| error.to_string())?;
+        files::check(&self.ports, &self.handle.id, artifact.bytes)
+            .map_err(|why| format!("it is not sent: {why}"))?;
+        let mut file = files::as_sent(&artifact);
+        file.name = files::clean_name(&text("name")).unwrap_or(file.name);
+        file.alt =
+            Some(text("alt")).filter(|alt| !alt.is_empty()).map(|alt| alt.chars().take(ALT_MAX).collect());
+        let told = format!("sent to the chat: {} ({})", file.name, files::size(file.bytes));
+        // Unique in the turn: the calls of a round differ by their ordinals, the rounds by the entries before them.
+        let next = self.handle.read(|conversation| conversation.next_seq);
+        let delivery = files::intent(&self.handle, &format!("{next}-{ordinal}"), caption, vec![file]);
+        let delivery = delivery.ok_or("the turn has ended")?;
+        let used = Event::Artifact(ArtifactEvent::Used { id: artifact.id });
+        Ok(Output { events: vec![used, delivery], ..Output::own(told) })
+    }
+}
+
+/// Longest description of a file, in characters, as Discord takes it ("Attachment Object" in its documentation).
+const ALT_MAX: usize = 1_024;
 
 /// The entries of the open turn.
 fn of_open_turn(conversation: &Conversation) -> Vec<Arc<Entry>> {

@@ -12,7 +12,9 @@ use cairn_types::message::{Artifact, Entry, Part, Role, ToolCall, text_of};
 use cairn_types::ports::StoreError;
 use cairn_types::text::checksum::checksum;
 use cairn_types::text::edges::{FullTextAt, READ_TOOL, count_lines};
+use cairn_types::tool::OutputFile;
 
+use super::files::{self, Outgoing};
 use super::{CallResult, Toolbox};
 use crate::handle::ChannelHandle;
 use crate::messages::draft_entry;
@@ -34,6 +36,9 @@ pub(crate) struct ResultGuard<'a> {
 
 /// Most bytes of pictures in one round, in base64: every later request includes them.
 const PICTURE_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Most files that one result may send.
+const FILES_MAX: usize = 10;
 
 impl<'a> ResultGuard<'a> {
     /// A guard for a round of this many calls.
@@ -76,7 +81,9 @@ impl<'a> ResultGuard<'a> {
         } else {
             judge(&words, self.tools.class(&call.name, settings), settings, share)
         };
+        let files = self.files(&call.name, used.output.files).await;
         let mut events = used.events;
+        events.extend(files.stored.iter().cloned());
         let mut entry: Entry = draft_entry(Role::Tool, self.tools.ports().now());
         let text = if verdict.is_stored() {
             match self.store(&call.name, &words).await {
@@ -91,6 +98,9 @@ impl<'a> ResultGuard<'a> {
         } else {
             words
         };
+        let lines: Vec<&str> =
+            [text.as_str()].into_iter().chain(files.notes.iter().map(String::as_str)).collect();
+        let text = lines.join("\n").trim_start_matches('\n').to_owned();
         self.room.take(&text);
         entry.parts = vec![Part::text(text)];
         entry.provenance = used.provenance;
@@ -108,9 +118,39 @@ impl<'a> ResultGuard<'a> {
                 Part::text(format!("{name} (left out: the window has no room for it)"))
             });
         }
+        let delivery = files.delivery(self.tools.handle(), &call.id);
         entry.tool_call_id = Some(call.id);
         events.push(Event::Turn(TurnEvent::EntryAdded { entry }));
+        events.extend(delivery);
         events
+    }
+
+    /// Keeps the files of a result, and decides which of them are sent.
+    async fn files(&mut self, tool: &str, given: Vec<OutputFile>) -> Outgoing {
+        let (ports, handle) = (self.tools.ports(), self.tools.handle());
+        let mut outgoing = Outgoing::default();
+        let n_more = given.len().saturating_sub(FILES_MAX);
+        for file in given.into_iter().take(FILES_MAX) {
+            let (media_type, bytes) = (file.media_type.clone(), file.data.len());
+            let id = handle.read(|conversation| next_id(conversation, self.n_stored));
+            match files::keep(ports, handle, id, tool, file).await {
+                Ok(artifact) => {
+                    self.n_stored += 1;
+                    outgoing.add(ports, &handle.id, artifact);
+                }
+                Err(error) => {
+                    tracing::error!(channel = %handle.id, tool, bytes, %error,
+                        "a file of a tool could not be kept, and is not sent");
+                    outgoing
+                        .notes
+                        .push(format!("[a file ({media_type}, {bytes} bytes) could not be kept: not sent]"));
+                }
+            }
+        }
+        if n_more > 0 {
+            outgoing.notes.push(format!("[{n_more} more files: not sent]"));
+        }
+        outgoing
     }
 
     /// Stores a result as an artifact. `None`: the store failed, and the turn continues without it.
@@ -147,7 +187,7 @@ pub(crate) async fn keep(
     text: &str,
 ) -> Result<Artifact, StoreError> {
     let (bytes, lines) = (text.len() as u64, count_lines(text));
-    if let Err(error) = ports.store.put_artifact(&handle.id, &id, Arc::from(text)).await {
+    if let Err(error) = ports.store.put_artifact(&handle.id, &id, Arc::from(text.as_bytes())).await {
         metrics::counter!("cairn_artifacts_lost_total").increment(1);
         return Err(error);
     }
@@ -170,5 +210,6 @@ pub(crate) async fn keep(
         used_at: now,
         expired_at: None,
         lost: false,
+        file: None,
     })
 }

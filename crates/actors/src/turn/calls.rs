@@ -338,6 +338,7 @@ impl Turn {
                 reply_to: open.reply_to.clone(),
                 edits: None,
                 draft: false,
+                files: Vec::new(),
             }))
         })
     }

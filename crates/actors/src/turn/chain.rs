@@ -561,6 +561,7 @@ impl Turn {
                 reply_to: open.reply_to.clone(),
                 edits: None,
                 draft: false,
+                files: Vec::new(),
             }))
         });
         metrics::counter!("cairn_outage_notes_total").increment(1);

@@ -21,7 +21,7 @@ pub(super) use models::{check_models, trimmed, url_trouble};
 pub(super) use network::{bot_path, check_bots, check_operators, check_webhooks};
 pub(super) use schedules::check_schedules;
 pub(super) use store::check_store;
-pub(super) use tools::{check_fetch, check_servers, check_tools};
+pub(super) use tools::{check_fetch, check_search, check_servers, check_tools};
 
 pub(super) struct Check<'s, 't> {
     pub(super) source: &'s Source<'t>,

@@ -9,7 +9,7 @@ use super::{Check, IdRule, below, key_path};
 use crate::env::Environment;
 use crate::secrets::{expanded, key_file};
 use crate::source::Seg;
-use crate::types::{AgentConfig, Config, FetchConfig, McpConfig, NetworkKind};
+use crate::types::{AgentConfig, Config, FetchConfig, McpConfig, NetworkKind, SearchConfig};
 use crate::url;
 
 /// A server's id is put before the names of its tools.
@@ -112,8 +112,40 @@ fn check_names(check: &mut Check<'_, '_>, at: &[Seg], server: &McpConfig) {
     }
 }
 
-pub(crate) fn check_fetch(check: &mut Check<'_, '_>, fetch: &FetchConfig) {
-    if fetch.enabled && fetch.hosts.is_empty() {
+/// Checks `[search]`, and finds its key file.
+pub(crate) fn check_search(check: &mut Check<'_, '_>, search: &mut SearchConfig, env: &dyn Environment) {
+    let Some(provider) = search.provider else { return };
+    let at = |key: &str| key_path!["search", key];
+    match search.url() {
+        "" => check.wrong(&at("provider"), "SearXNG has no `base_url`", "add the address of your server"),
+        url => {
+            if let Some(why) = url::trouble(url, &["http://", "https://"]) {
+                check.wrong(
+                    &at("base_url"),
+                    format!("`base_url` {why}"),
+                    "such as \"http://127.0.0.1:8888\"",
+                );
+            }
+        }
+    }
+    if search.api_key_env.is_some() && search.api_key_file.is_some() {
+        check.wrong(
+            &at("api_key_file"),
+            "[search] has both api_key_env and api_key_file",
+            "keep one of the two",
+        );
+    }
+    if let Some(variable) = &search.api_key_env {
+        check.variable(&at("api_key_env"), "api_key_env", variable);
+    }
+    if provider.needs_key() && search.api_key_env.is_none() && search.api_key_file.is_none() {
+        check.warn("[search] names no key, and its service takes no search without one".to_owned());
+    }
+    search.api_key_file = search.api_key_file.take().map(|file| key_file(&file, check.source.dir(), env));
+}
+
+pub(crate) fn check_fetch(check: &mut Check<'_, '_>, fetch: &FetchConfig, search: &SearchConfig) {
+    if fetch.enabled && fetch.hosts.is_empty() && search.provider.is_none() {
         check.warn("[fetch] is enabled and may ask no host; name some in `hosts`".to_owned());
     }
     for (idx, host) in fetch.hosts.iter().enumerate() {
@@ -133,7 +165,7 @@ pub(crate) fn check_fetch(check: &mut Check<'_, '_>, fetch: &FetchConfig) {
 /// Checks the tools and the people that agents name.
 pub(crate) fn check_tools(check: &mut Check<'_, '_>, config: &Config) {
     for (idx, agent) in config.agents.iter().enumerate() {
-        check_agent(check, &key_path!["agents", idx], agent, &config.mcp, &config.fetch);
+        check_agent(check, &key_path!["agents", idx], agent, &config.mcp, (&config.fetch, &config.search));
     }
 }
 
@@ -142,7 +174,7 @@ fn check_agent(
     at: &[Seg],
     agent: &AgentConfig,
     servers: &[McpConfig],
-    fetch: &FetchConfig,
+    (fetch, search): (&FetchConfig, &SearchConfig),
 ) {
     let id = &agent.id;
     for tool in &agent.tools {
@@ -162,9 +194,16 @@ fn check_agent(
                     check.warn(format!("agent `{id}` names `fetch`, which is off; set enabled in [fetch]"));
                 }
             }
+            None if tool == "web_search" => {
+                if search.provider.is_none() {
+                    check.warn(format!(
+                        "agent `{id}` names `web_search`, which is off; set provider in [search]"
+                    ));
+                }
+            }
             None => {
                 let message = format!("agent `{id}` names the tool `{tool}`, which there is not");
-                let hint = "tools of a server are written \"SERVER/TOOL\" or \"SERVER/*\"; besides there is \"fetch\"";
+                let hint = "tools of a server are written \"SERVER/TOOL\" or \"SERVER/*\"; besides there are \"fetch\" and \"web_search\"";
                 check.wrong(&path, message, hint);
             }
         }

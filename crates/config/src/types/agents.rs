@@ -77,7 +77,8 @@ pub struct AgentConfig {
     /// What somebody says while the tools for their question are called goes to the model with the next round of that turn.
     /// False: it waits for the next turn. On chat networks alone; elsewhere each message is a turn of its own.
     pub hears_while_working: bool,
-    /// Tools beside the built-in ones that the model may call: "SERVER/TOOL" or "SERVER/*" of a server in [[mcp]], "fetch".
+    /// Tools beside the built-in ones that the model may call: "SERVER/TOOL" or "SERVER/*" of a server in [[mcp]], "fetch",
+    /// "web_search".
     pub tools: Vec<String>,
     /// The context engine: what decides what the model gets to see. "standard": levelled summaries, made in the background.
     /// "sliding": from the background tier on the oldest turns leave, whole and without a summary; no model is called for

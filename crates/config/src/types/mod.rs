@@ -37,7 +37,7 @@ pub use limits::Limits;
 pub use network::{Bot, Bots, Network, NetworkKind, PlaceKeys, PlatformId};
 pub(super) use network::{is_id, is_name};
 pub use schedules::ScheduleConfig;
-pub use tools::{FetchConfig, McpConfig};
+pub use tools::{FetchConfig, McpConfig, SearchConfig, SearchProvider};
 
 /// The whole configuration. The first paragraph of a table's doc is its headline in the reference.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -55,12 +55,13 @@ pub struct Config {
     /// Any key of [defaults] may stand here, and any of [defaults.compaction] in [agents.compaction]: each key by itself
     /// takes the place of the default.
     pub agents: Vec<AgentConfig>,
-    /// Tools: servers that speak the Model Context Protocol, and `fetch`
+    /// Tools: servers that speak the Model Context Protocol, `fetch` and `web_search`
     ///
     /// A server is used once an operator has approved it as it shows itself (`cairn mcp approve ID`), by agents that name its
     /// tools. It starts when it is first needed. What changes of it is blocked until it is approved again.
     pub mcp: Vec<McpConfig>,
     pub fetch: FetchConfig,
+    pub search: SearchConfig,
     /// Schedules: turns that an agent starts by itself, such as a summary each morning
     ///
     /// Each fires in its channel like a reminder that an operator has set. What was missed while no daemon ran fires once,

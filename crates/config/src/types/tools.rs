@@ -1,4 +1,4 @@
-//! `[[mcp]]` and `[fetch]`: where tools come from.
+//! `[[mcp]]`, `[fetch]` and `[search]`: where tools come from.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -103,5 +103,77 @@ pub struct FetchConfig {
 impl Default for FetchConfig {
     fn default() -> Self {
         Self { enabled: false, hosts: Vec::new(), max_kib: 1024, timeout_secs: 20, max_redirects: 5 }
+    }
+}
+
+/// A search service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SearchProvider {
+    Searxng,
+    Brave,
+    Tavily,
+}
+
+impl SearchProvider {
+    /// The address of the service; none: everybody runs their own.
+    pub fn default_url(self) -> Option<&'static str> {
+        match self {
+            Self::Searxng => None,
+            Self::Brave => Some("https://api.search.brave.com"),
+            Self::Tavily => Some("https://api.tavily.com"),
+        }
+    }
+
+    /// Whether it takes no searches without a key.
+    pub fn needs_key(self) -> bool {
+        self != Self::Searxng
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct SearchConfig {
+    /// The tool `web_search` asks a search service, for agents that name it among their `tools`: "searxng", "brave" or
+    /// "tavily". Not set: there is no such tool. `fetch`, where it is enabled, may read what was found in the same chat.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"searxng")]
+    pub provider: Option<SearchProvider>,
+    /// The address of the service. Required for SearXNG, whose settings must have `json` among `search.formats`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"http://127.0.0.1:8888")]
+    pub base_url: Option<String>,
+    /// The key of Brave or Tavily: an environment variable that holds it, or a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"BRAVE_API_KEY")]
+    pub api_key_env: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"search.key", extend("x-alternative" = true))]
+    pub api_key_file: Option<PathBuf>,
+    /// Most results of a search; longest that it may take, in seconds.
+    #[schemars(range(min = 1, max = 20))]
+    pub results: u64,
+    #[schemars(range(min = 1, max = 600))]
+    pub timeout_secs: u64,
+}
+
+impl Default for SearchConfig {
+    fn default() -> Self {
+        Self {
+            provider: None,
+            base_url: None,
+            api_key_env: None,
+            api_key_file: None,
+            results: 8,
+            timeout_secs: 20,
+        }
+    }
+}
+
+impl SearchConfig {
+    /// The address of the service; empty: none is set.
+    pub fn url(&self) -> &str {
+        let own = self.provider.and_then(SearchProvider::default_url);
+        self.base_url.as_deref().or(own).unwrap_or_default()
     }
 }

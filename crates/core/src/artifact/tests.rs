@@ -22,6 +22,7 @@ fn artifact(id: &str, used: i64) -> Artifact {
         expired_at: None,
         sha256: None,
         lost: false,
+        file: None,
     }
 }
 

@@ -386,6 +386,7 @@ fn calls_results_and_artifacts_of_their_turns_go_with_their_arguments() {
         expired_at: None,
         sha256: None,
         lost: false,
+        file: None,
     };
     book.add(Some(GROUP), Event::Artifact(ArtifactEvent::Stored { artifact }));
     let mut result = book.entry(GROUP, Role::Tool, "0123 is the number");
@@ -454,6 +455,7 @@ fn the_copy_of_a_message_goes_with_it() {
         expired_at: None,
         sha256: None,
         lost: false,
+        file: None,
     };
     book.add(Some(GROUP), Event::Artifact(ArtifactEvent::Stored { artifact }));
     let (form, artifact) = (PruneForm::Shrunk { bytes: 900 }, Some("a1".into()));

@@ -58,6 +58,20 @@ fn spent(usage: Usage, is_estimate: bool, trace: Option<CallTrace>) -> Event {
     Event::Compaction(CompactionEvent::UsageSpent { model, usage, is_estimate, trace })
 }
 
+fn reply_intended() -> Event {
+    Event::Delivery(DeliveryEvent::Intended {
+        id: "o1".into(),
+        turn: "t1".into(),
+        seq: Seq(2),
+        note: None,
+        approval: None,
+        reply_to: None,
+        edits: None,
+        draft: false,
+        files: Vec::new(),
+    })
+}
+
 fn messages() -> Vec<Event> {
     let parts = vec![
         Part::text("hello"),
@@ -114,16 +128,7 @@ fn messages() -> Vec<Event> {
         end(TurnOutcome::Stopped),
         end(TurnOutcome::DeadLettered),
         Event::Turn(TurnEvent::Interrupted { turn: "t1".into() }),
-        Event::Delivery(DeliveryEvent::Intended {
-            id: "o1".into(),
-            turn: "t1".into(),
-            seq: Seq(2),
-            note: None,
-            approval: None,
-            reply_to: None,
-            edits: None,
-            draft: false,
-        }),
+        reply_intended(),
         settled(Receipt::Delivered { messages: Vec::new() }),
         settled(Receipt::Dead { reason: "gone".into() }),
         Event::Maintenance(MaintenanceEvent::DaemonStopped),
@@ -282,6 +287,7 @@ fn chats() -> Vec<Event> {
             reply_to: Some("m1".into()),
             edits: edits.map(Into::into),
             draft,
+            files: Vec::new(),
         })
     };
     vec![
@@ -391,6 +397,7 @@ fn windows() -> Vec<Event> {
         expired_at: None,
         sha256: None,
         lost: false,
+        file: None,
     };
     let memory = DraftMemory {
         kind: MemoryKind::Fact,
@@ -469,6 +476,7 @@ fn long_message() -> [Event; 2] {
         expired_at: None,
         sha256: None,
         lost: false,
+        file: None,
     };
     let sent = PrunedResult {
         seq: Seq(9),

@@ -12,7 +12,7 @@ pub(super) const LONG: &str = concat!(
     env!("CAIRN_TARGET"),
     ", ",
     env!("CAIRN_PROFILE"),
-    "\nnetworks: discord, telegram, local\nmodels:   openai, anthropic, offline\ntools:    mcp, fetch",
+    "\nnetworks: discord, telegram, local\nmodels:   openai, anthropic, offline\ntools:    mcp, fetch, web_search",
 );
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cairn_types::event::SentFile;
 use cairn_types::ids::{ChannelId as RuntimeChannel, MessageId as RuntimeMessage};
 use cairn_types::ports::{
     Adapter, AdapterFailure, AdapterPorts, LinkState, PairingStore, Platform, PlatformStatus, PlatformTraits,
@@ -287,6 +288,18 @@ impl Platform for Discord {
 
     fn first_part(&self, words: &str) -> Option<String> {
         crate::markup::discord::first(words)
+    }
+
+    fn file_max(&self) -> Option<u64> {
+        Some(outbox::FILE_MAX)
+    }
+
+    fn is_caption(&self, words: &str) -> bool {
+        outbox::is_caption(words)
+    }
+
+    fn bundles(&self, files: &[SentFile]) -> Vec<usize> {
+        outbox::bundles(files)
     }
 
     fn send(&self, part: SendPart) -> BoxFuture<'_, Result<RuntimeMessage, SendError>> {

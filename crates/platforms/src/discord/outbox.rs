@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use cairn_types::event::SentFile;
 use cairn_types::ids::{ApprovalId, ChannelId as RuntimeChannel, MessageId as RuntimeMessage, OutboxId};
-use cairn_types::ports::{SendError, SendPart};
+use cairn_types::ports::{FilePart, SendError, SendPart};
 use jiff::{SignedDuration, Timestamp};
 use lru::LruCache;
 use parking_lot::Mutex;
@@ -30,6 +31,35 @@ const CLOCKS_APART: SignedDuration = SignedDuration::from_mins(1);
 
 /// Most channels whose last message by the bot is remembered; beyond it the least recently used one is dropped.
 const LAST_MAX: usize = 50_000;
+
+/// Largest file that a bot may attach where a server has no higher level, in bytes ("Uploading Files" in Discord's
+/// documentation: 10 MiB).
+pub(super) const FILE_MAX: u64 = 10 * 1024 * 1024;
+
+/// Most files of a message.
+const FILES_MAX: usize = 10;
+
+/// Whether a text fits into a message, as the text above its files.
+pub(super) fn is_caption(words: &str) -> bool {
+    markup::split(words).len() <= 1
+}
+
+/// Files of a message: ten at most, which together are no larger than one may be.
+pub(super) fn bundles(files: &[SentFile]) -> Vec<usize> {
+    let mut bundles: Vec<usize> = Vec::new();
+    let mut bytes = 0;
+    for file in files {
+        match bundles.last_mut() {
+            Some(n) if *n < FILES_MAX && bytes + file.bytes <= FILE_MAX => *n += 1,
+            _ => {
+                bundles.push(1);
+                bytes = 0;
+            }
+        }
+        bytes += file.bytes;
+    }
+    bundles
+}
 
 pub(super) struct Outbox {
     rest: Arc<Rest>,
@@ -58,18 +88,36 @@ impl Outbox {
         }
     }
 
+    /// Sends a message, with its files if it has any.
+    async fn post(
+        &self,
+        channel: ChannelId,
+        message: &CreateMessage,
+        files: &[FilePart],
+    ) -> Result<MessageId, RestError> {
+        if files.is_empty() {
+            self.rest.send(channel, message).await
+        } else {
+            self.rest.send_files(channel, message, files).await
+        }
+    }
+
     pub(super) async fn send(&self, part: SendPart) -> Result<RuntimeMessage, SendError> {
         let channel = self.address(&part.channel)?;
+        let files = part.files.as_slice();
         let mut message = message(&part.words, nonce(&part.delivery, part.part));
+        if !files.is_empty() && part.words.trim().is_empty() {
+            message = message.content("");
+        }
         if let Some(row) = part.approval.as_ref().and_then(buttons_for) {
             message = message.components(vec![row]);
         }
         let reply_to = part.reply_to.as_ref().and_then(|id| number(id.as_str())).map(MessageId::new);
         let reply = reply_to.map(|to| message.clone().reference_message(reference(channel, to)));
         let sent = match &reply {
-            None => self.rest.send(channel, &message).await,
-            Some(reply) => match self.rest.send(channel, reply).await {
-                Err(error) if is_of_reply(&error) => self.rest.send(channel, &message).await,
+            None => self.post(channel, &message, files).await,
+            Some(reply) => match self.post(channel, reply, files).await {
+                Err(error) if is_of_reply(&error) => self.post(channel, &message, files).await,
                 sent => sent,
             },
         };
@@ -249,13 +297,18 @@ struct Wanted {
     nonce: String,
     content: String,
     reply_to: Option<u64>,
+    /// Sizes of its files.
+    files: Vec<u64>,
 }
 
 impl Wanted {
     fn of(part: &SendPart, author: u64) -> Self {
         let reply_to = part.reply_to.as_ref().and_then(|id| number(id.as_str()));
-        let (nonce, content) = (nonce(&part.delivery, part.part), markup::render(&part.words));
-        Self { author, nonce, content, reply_to }
+        let nonce = nonce(&part.delivery, part.part);
+        let is_blank = part.words.trim().is_empty();
+        let content = if is_blank { String::new() } else { markup::render(&part.words) };
+        let files = part.files.iter().map(|part| part.file.bytes).collect();
+        Self { author, nonce, content, reply_to, files }
     }
 
     /// The message's id, if it is the part. Discord need not show the nonce of an older message; then the text counts, and
@@ -269,7 +322,9 @@ impl Wanted {
             None => {
                 let same_text =
                     message["content"].as_str().is_some_and(|text| text.trim() == self.content.trim());
-                same_text && (replied.is_none() || replied == self.reply_to)
+                let attached = message["attachments"].as_array().map_or(&[][..], Vec::as_slice);
+                let sizes: Vec<u64> = attached.iter().filter_map(|file| file["size"].as_u64()).collect();
+                same_text && sizes == self.files && (replied.is_none() || replied == self.reply_to)
             }
         };
         is_it.then_some(id)

@@ -11,9 +11,9 @@ use cairn_types::wire::body::{self, BodyError};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
 use parking_lot::Mutex;
-use reqwest::header::DATE;
+use reqwest::header::{CONTENT_TYPE, DATE};
 use reqwest::redirect::Policy;
-use reqwest::{Client, Response, StatusCode, Url};
+use reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -23,6 +23,7 @@ use tokio::time::Instant;
 
 use super::{API_URL, BadSettings, TelegramSettings, address};
 use crate::fence::Fence;
+use crate::multipart::Multipart;
 
 /// Largest answer that is read, in bytes; a hundred updates take far less.
 const ANSWER_MAX_BYTES: usize = 32 << 20;
@@ -122,10 +123,34 @@ impl Api {
     where
         P: Payload + Serialize + Sync,
     {
+        self.answer_to(self.post(P::NAME)?.timeout(timeout).json(payload)).await
+    }
+
+    /// Calls a method with a form that has files.
+    pub(super) async fn call_form(
+        &self,
+        method: &'static str,
+        form: Multipart,
+        timeout: Duration,
+    ) -> Result<Value, CallError> {
+        let (content_type, body) = form.finish();
+        let request = self.post(method)?.timeout(timeout).header(CONTENT_TYPE, content_type).body(body);
+        let raw = self.answer_to(request).await?;
+        serde_json::from_str(raw.get()).map_err(|_| {
+            let what = "a result that is no valid JSON".to_owned();
+            CallError::Garbled { status: StatusCode::OK.as_u16(), what }
+        })
+    }
+
+    fn post(&self, method: &str) -> Result<RequestBuilder, CallError> {
         let token = self.token.expose_secret();
-        let url = self.url(&[&format!("bot{token}"), P::NAME])?;
+        let url = self.url(&[&format!("bot{token}"), method])?;
         self.fence.check().map_err(CallError::Connect)?;
-        let sent = self.client.post(url).timeout(timeout).json(payload).send().await;
+        Ok(self.client.post(url))
+    }
+
+    async fn answer_to(&self, request: RequestBuilder) -> Result<Box<RawValue>, CallError> {
+        let sent = request.send().await;
         let response = sent.map_err(|error| self.transport(error))?;
         self.note_time(&response);
         let status = response.status().as_u16();

@@ -17,6 +17,7 @@ mod callbacks;
 mod checkup;
 mod content;
 mod fetch;
+mod files;
 #[doc(hidden)]
 pub mod fuzzing;
 mod handler;
@@ -35,6 +36,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use cairn_types::event::SentFile;
 use cairn_types::ids::{ChannelId, MessageId};
 use cairn_types::people::access::UNLISTED;
 use cairn_types::ports::{
@@ -226,9 +228,24 @@ impl Platform for Telegram {
         rendering::first(words)
     }
 
+    fn file_max(&self) -> Option<u64> {
+        Some(files::FILE_MAX)
+    }
+
+    fn is_caption(&self, words: &str) -> bool {
+        files::is_caption(words)
+    }
+
+    fn bundles(&self, files: &[SentFile]) -> Vec<usize> {
+        files::bundles(files)
+    }
+
     fn send(&self, part: SendPart) -> BoxFuture<'_, Result<MessageId, SendError>> {
         Box::pin(async move {
             let place = self.place(&part.channel)?;
+            if !part.files.is_empty() {
+                return self.write_files(place, &part.files, &part.words, part.reply_to.as_ref()).await;
+            }
             let keyboard = part.approval.as_ref().and_then(callbacks::keyboard);
             self.write(place, &part.words, part.reply_to.as_ref(), keyboard).await
         })

@@ -64,7 +64,7 @@ impl Telegram {
     }
 
     /// A message's number in a chat. `None`: it belongs to the chat's earlier id.
-    fn number(&self, chat: i64, message: &MessageId) -> Option<Number> {
+    pub(super) fn number(&self, chat: i64, message: &MessageId) -> Option<Number> {
         let (said, number) = match message.as_str().split_once(':') {
             Some((_, number)) => (message.as_str(), number),
             None => (message.as_str(), message.as_str()),
@@ -125,6 +125,15 @@ impl Telegram {
         if is_refused && payload.reply_parameters.take().is_some() {
             answer = self.api.call(&payload, CALL_TIMEOUT).await;
         }
+        self.sent_as(place, answer)
+    }
+
+    /// The id of a message that was sent, or what a failure means for it.
+    pub(super) fn sent_as(
+        &self,
+        place: ChatTopic,
+        answer: Result<Value, CallError>,
+    ) -> Result<MessageId, SendError> {
         let result = answer.map_err(|error| match &error {
             // After another server error it may have been sent: Telegram's documentation says nothing of them.
             CallError::Api { code: 500..=502 | 504.., .. } => {
@@ -134,11 +143,15 @@ impl Telegram {
         })?;
         self.link.outbound();
         self.works(place.0);
-        let sent = result.get("message_id").and_then(Value::as_i64);
-        let sent =
-            sent.ok_or_else(|| SendError::Unknown("telegram named no message in its answer".to_owned()))?;
-        self.sent.note(place, sent);
-        Ok(self.runtime_id(place.0, sent))
+        // An album is answered with its messages.
+        let messages = result.as_array().map_or(std::slice::from_ref(&result), Vec::as_slice);
+        let sent: Vec<i64> =
+            messages.iter().filter_map(|message| message.get("message_id").and_then(Value::as_i64)).collect();
+        sent.iter().for_each(|message| self.sent.note(place, *message));
+        let first = sent.first();
+        let first =
+            first.ok_or_else(|| SendError::Unknown("telegram named no message in its answer".to_owned()))?;
+        Ok(self.runtime_id(place.0, *first))
     }
 
     /// Replaces the text of a message by the bot and removes its buttons.
@@ -196,7 +209,7 @@ impl Telegram {
     }
 
     /// Records that a chat became a supergroup, under a new id.
-    async fn moved(&self, from: i64, to: i64) -> Result<(), SendError> {
+    pub(super) async fn moved(&self, from: i64, to: i64) -> Result<(), SendError> {
         tracing::info!(from, to, "a telegram chat has another id now; its conversation goes on");
         let noted =
             self.pairing_store.migrate(self.platform().to_owned(), from.to_string(), to.to_string()).await;
@@ -255,7 +268,7 @@ fn faults_entities(error: &CallError) -> bool {
     matches!(error, CallError::Api { code: 400, description, .. } if description.contains("entit"))
 }
 
-fn moved_to(error: &CallError) -> Option<i64> {
+pub(super) fn moved_to(error: &CallError) -> Option<i64> {
     match error {
         CallError::Api { migrate_to, .. } => *migrate_to,
         CallError::Connect(_) | CallError::Broken(_) | CallError::Garbled { .. } => None,

@@ -42,6 +42,7 @@ pub(crate) async fn send_question(
             reply_to: None,
             words,
             approval: (n == last).then(|| id.clone()),
+            files: Vec::new(),
         };
         platform.send(part).await.expect("is sent");
     }

@@ -83,9 +83,13 @@ async fn record(admin: &Admin, item: OutboxItem) -> Result<OutboxRecord, ApiErro
 
 /// The text of a note, or of the reply to deliver.
 async fn words(store: &Store, item: &OutboxItem) -> Result<String, StoreError> {
-    if let Some(note) = &item.note {
-        return Ok(note.clone());
-    }
-    let entries = store.entries(&item.channel, item.seq, item.seq, 1).await?;
-    Ok(entries.first().map(|entry| entry.text()).unwrap_or_default())
+    let text = match &item.note {
+        Some(note) => note.clone(),
+        None => {
+            let entries = store.entries(&item.channel, item.seq, item.seq, 1).await?;
+            entries.first().map(|entry| entry.text()).unwrap_or_default()
+        }
+    };
+    let files = item.files.iter().map(|file| format!("[file: {}]", file.name));
+    Ok(files.fold(text, |text, file| if text.is_empty() { file } else { format!("{text} {file}") }))
 }

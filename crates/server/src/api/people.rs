@@ -120,6 +120,7 @@ async fn welcome(admin: &Admin, pairing: &Pairing) -> bool {
         reply_to: None,
         words: if pairing.is_group() { GROUP_WELCOME } else { WELCOME }.to_owned(),
         approval: None,
+        files: Vec::new(),
     };
     // The pairing code may have been sent just now, and networks limit the rate of messages.
     let patiently = async {

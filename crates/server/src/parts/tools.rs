@@ -9,6 +9,7 @@ use cairn_actors::{BadTool, all_tools};
 use cairn_core::builtin_tools::effect_of_builtin;
 use cairn_tools::fetch::{BadFetch, Fetch, FetchSettings};
 use cairn_tools::mcp::{Reach, ServerSettings, Servers, Surroundings};
+use cairn_tools::search::{BadSearch, Found, Search, SearchSettings, Service};
 use cairn_types::ports::{Clock, Tool, Toolset};
 use cairn_types::tool::defs::ToolDef;
 use cairn_types::tool::mcp::pins::Pins;
@@ -16,11 +17,14 @@ use cairn_types::tool::{Effect, SERVER_SEPARATOR, is_entry, is_granted, server_o
 use secrecy::SecretString;
 
 use cairn_config::{
-    AgentConfig, Config, Environment as _, FetchConfig, Loaded, McpConfig, ProcessEnvironment,
+    AgentConfig, Config, Environment as _, FetchConfig, Loaded, McpConfig, ProcessEnvironment, SearchProvider,
 };
 
 /// The name of the tool that reads web pages.
 const FETCH: &str = "fetch";
+
+/// The name of the tool that searches the web.
+const WEB_SEARCH: &str = "web_search";
 
 /// Pause before a failed server is restarted; doubles with each further failure.
 const RESTART_BASE: Duration = Duration::from_secs(1);
@@ -35,6 +39,9 @@ pub enum BadTools {
     /// `fetch`.
     #[error("[fetch]: {0}")]
     Fetch(#[from] BadFetch),
+    /// `web_search`.
+    #[error("[search]: {0}")]
+    Search(#[from] BadSearch),
 }
 
 /// All tools: built-in, linked, `fetch`, and those of tool servers.
@@ -43,6 +50,7 @@ pub struct ToolRegistry {
     common: Vec<ToolDef>,
     linked: Vec<Arc<dyn Tool>>,
     fetch: Option<Arc<dyn Tool>>,
+    search: Option<Arc<dyn Tool>>,
     servers: Servers,
     /// The state folder, which has the working folders of servers.
     state: PathBuf,
@@ -63,13 +71,22 @@ impl ToolRegistry {
         let common = all_tools(&linked)?;
         let servers: Vec<_> =
             loaded.config.mcp.iter().map(|server| settings(loaded, server, state)).collect();
+        let found = Arc::new(Found::default());
+        let search = match search_settings(loaded) {
+            Some(settings) => Some(Arc::new(Search::new(settings, found.clone())?) as Arc<dyn Tool>),
+            None => None,
+        };
         let fetch = &loaded.config.fetch;
         let fetch = match fetch.enabled {
-            true => Some(Arc::new(Fetch::new(fetch_settings(fetch))?) as Arc<dyn Tool>),
+            true => {
+                let fetch = Fetch::new(fetch_settings(fetch))?;
+                let fetch = if search.is_some() { fetch.with_found(found) } else { fetch };
+                Some(Arc::new(fetch) as Arc<dyn Tool>)
+            }
             false => None,
         };
         let servers = Servers::new(servers, pins, around(clock));
-        Ok(Self { common, linked, fetch, servers, state: state.to_owned() })
+        Ok(Self { common, linked, fetch, search, servers, state: state.to_owned() })
     }
 
     /// Adds the servers of a configuration that are not there yet. Nothing is started.
@@ -108,8 +125,10 @@ impl ToolRegistry {
                 None => (def.clone(), "built-in".to_owned(), effect_of_builtin(&def.name)),
             })
             .collect();
-        if let Some(fetch) = self.fetch.as_ref().filter(|_| is_granted(&agent.tools, FETCH)) {
-            out.push((fetch.def(), "built-in".to_owned(), fetch.effect()));
+        for (name, tool) in [(FETCH, &self.fetch), (WEB_SEARCH, &self.search)] {
+            if let Some(tool) = tool.as_ref().filter(|_| is_granted(&agent.tools, name)) {
+                out.push((tool.def(), "built-in".to_owned(), tool.effect()));
+            }
         }
         let offered = self.servers.offered();
         let mut offered: Vec<_> = offered
@@ -143,6 +162,7 @@ impl KnownTools {
     ) -> Result<Self, BadTool> {
         let mut own: BTreeSet<_> = all_tools(linked)?.into_iter().map(|def| def.name).collect();
         own.extend(config.fetch.enabled.then(|| FETCH.to_owned()));
+        own.extend(config.search.provider.map(|_| WEB_SEARCH.to_owned()));
         let servers = config.mcp.iter().map(|server| (server.id.clone(), approved(&server.id))).collect();
         Ok(Self { own, servers })
     }
@@ -210,6 +230,9 @@ impl Toolset for ToolRegistry {
         if name == FETCH {
             return self.fetch.clone();
         }
+        if name == WEB_SEARCH {
+            return self.search.clone();
+        }
         self.linked.get(name).or_else(|| self.servers.get(name))
     }
 
@@ -243,6 +266,23 @@ fn fetch_settings(fetch: &FetchConfig) -> FetchSettings {
         max_redirects: fetch.max_redirects as usize,
         user_agent: format!("cairn/{}", env!("CARGO_PKG_VERSION")),
     }
+}
+
+/// The settings of `web_search`; none: it is off.
+pub fn search_settings(loaded: &Loaded) -> Option<SearchSettings> {
+    let search = &loaded.config.search;
+    let service = match search.provider? {
+        SearchProvider::Searxng => Service::Searxng,
+        SearchProvider::Brave => Service::Brave,
+        SearchProvider::Tavily => Service::Tavily,
+    };
+    Some(SearchSettings {
+        service,
+        base_url: search.url().to_owned(),
+        key: loaded.search_key().cloned(),
+        results: search.results as usize,
+        timeout: Duration::from_secs(search.timeout_secs),
+    })
 }
 
 /// The settings of a server, with its secrets. `state`: the state folder, which contains its working folder.

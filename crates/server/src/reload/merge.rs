@@ -20,6 +20,7 @@ pub fn merged(old: &Arc<Loaded>, new: Loaded) -> Loaded {
         agents: new.agents,
         mcp: servers(holds.mcp, new.mcp),
         fetch: holds.fetch,
+        search: holds.search,
         schedules: new.schedules,
         discord: bots(holds.discord, &new.discord),
         telegram: bots(holds.telegram, &new.telegram),

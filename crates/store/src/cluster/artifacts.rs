@@ -33,9 +33,9 @@ impl Database {
         self: &Arc<Self>,
         lease: &Lease,
         (channel, id): (&ChannelId, &ArtifactId),
-        text: &str,
+        content: &[u8],
     ) -> Result<(), StoreError> {
-        let parts: Vec<Vec<u8>> = parts(text.as_bytes()).into_iter().map(<[u8]>::to_vec).collect();
+        let parts: Vec<Vec<u8>> = parts(content).into_iter().map(<[u8]>::to_vec).collect();
         let last = parts.len() as i64;
         let params: Vec<Param> = vec![
             Box::new(lease.id().to_owned()),

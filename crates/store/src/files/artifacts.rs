@@ -175,13 +175,13 @@ impl Artifacts {
         &self,
         channel: &ChannelId,
         id: &ArtifactId,
-        text: Arc<str>,
+        content: Arc<[u8]>,
     ) -> BoxFuture<'_, Result<(), StoreError>> {
         let (folder, file) = (self.folder(channel), self.file(channel, id));
         if let Some(held) = self.held.lock().as_mut() {
             held.retain(|gone| *gone != file);
         }
-        Box::pin(blocking(WORK, move || put(&folder, &file, text.as_bytes())))
+        Box::pin(blocking(WORK, move || put(&folder, &file, &content)))
     }
 
     pub(crate) fn lines(
@@ -198,6 +198,31 @@ impl Artifacts {
                 Ok(open) => lines_of(open, sha256.as_deref(), range).map_err(io_error("read", &file)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
                 Err(error) => Err(io_error("open", &file)(error)),
+            };
+            match read()? {
+                None if artifacts.fetch_again(&channel, &id)? => read(),
+                found => Ok(found),
+            }
+        }))
+    }
+
+    pub(crate) fn bytes(
+        &self,
+        channel: &ChannelId,
+        artifact: &Artifact,
+    ) -> BoxFuture<'_, Result<Option<Arc<[u8]>>, StoreError>> {
+        let (file, sha256) = (self.file(channel, &artifact.id), artifact.sha256.clone());
+        let (artifacts, channel, id) = (self.clone(), channel.clone(), artifact.id.clone());
+        Box::pin(blocking(WORK, move || {
+            artifacts.fetch(&channel, &id)?;
+            let read = || match fs::read(&file) {
+                Ok(bytes) => {
+                    let is_sound =
+                        sha256.as_ref().is_none_or(|expected| hex(&Sha256::digest(&bytes)) == *expected);
+                    Ok(is_sound.then(|| Arc::from(bytes)))
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+                Err(error) => Err(io_error("read", &file)(error)),
             };
             match read()? {
                 None if artifacts.fetch_again(&channel, &id)? => read(),

@@ -111,6 +111,7 @@ async fn a_channel_is_unfinished_as_long_as_its_conversation_is() {
         reply_to: None,
         edits: None,
         draft: false,
+        files: Vec::new(),
     });
     chat.append(vec![Chat::end(&turn, Seq(1)), intent]).await;
     steps.push((chat.state.is_unfinished(), listed(&store).await));
@@ -323,18 +324,16 @@ async fn a_channel_knows_the_message_that_was_taken_in_last_whatever_command_pas
 async fn a_delivery_goes_through_all_its_states_and_the_conversation_owes_those_that_are_owed() {
     let (_dir, store, mut chat) = chatting();
     let turn = chat.turn("a", "hello", "hi").await;
-    let intent = |id: &str, draft| {
-        let (turn, reply_to) = (turn.clone(), Some("a".into()));
-        DeliveryEvent::Intended {
-            id: id.into(),
-            turn,
-            seq: Seq(2),
-            note: None,
-            approval: None,
-            reply_to,
-            edits: None,
-            draft,
-        }
+    let intent = |id: &str, draft| DeliveryEvent::Intended {
+        id: id.into(),
+        turn: turn.clone(),
+        seq: Seq(2),
+        note: None,
+        approval: None,
+        reply_to: Some("a".into()),
+        edits: None,
+        draft,
+        files: Vec::new(),
     };
     let id = || "main/local/main:2".into();
     let unknown = Receipt::Unknown { part: 1, reason: "the connection broke".to_owned() };

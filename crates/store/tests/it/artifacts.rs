@@ -17,7 +17,7 @@ use cairn_types::text::checksum::checksum;
 const A1: &str = "a1";
 
 async fn put(store: &Store, channel: &ChannelId, id: &str, text: &str) {
-    store.put_artifact(channel, &id.into(), Arc::from(text)).await.unwrap();
+    store.put_artifact(channel, &id.into(), Arc::from(text.as_bytes())).await.unwrap();
 }
 
 async fn lines(store: &Store, from: u64, offset: u64, count: u64, max_bytes: usize) -> ArtifactLines {

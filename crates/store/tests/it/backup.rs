@@ -33,7 +33,10 @@ impl Home {
 }
 
 async fn store_artifact(store: &Store, chat: &mut Chat, id: &str) {
-    store.put_artifact(&channel("main"), &id.into(), Arc::from(format!("words of {id}"))).await.unwrap();
+    store
+        .put_artifact(&channel("main"), &id.into(), Arc::from(format!("words of {id}").as_bytes()))
+        .await
+        .unwrap();
     let event = Event::Artifact(ArtifactEvent::Stored { artifact: artifact(id, "words of a1".len() as u64) });
     chat.append(vec![event]).await;
 }

@@ -352,7 +352,7 @@ impl World {
     async fn keep(&mut self, room: usize, tool: &str, message: Option<Seq>, text: &str) -> Artifact {
         let state = &self.rooms[room].state;
         let (id, channel) = (artifact::next_id(state, 0), state.channel.clone());
-        self.store().put_artifact(&channel, &id, text.into()).await.unwrap();
+        self.store().put_artifact(&channel, &id, text.as_bytes().into()).await.unwrap();
         let kept = Artifact {
             id,
             tool: tool.to_owned(),
@@ -364,6 +364,7 @@ impl World {
             expired_at: None,
             sha256: Some(cairn_types::text::checksum::checksum(text.as_bytes())),
             lost: false,
+            file: None,
         };
         self.append(room, vec![Event::Artifact(ArtifactEvent::Stored { artifact: kept.clone() })]).await;
         kept
@@ -459,6 +460,7 @@ impl World {
             edits: None,
             approval: None,
             draft: false,
+            files: Vec::new(),
         })
     }
 

@@ -36,6 +36,7 @@ async fn a_turn_is_found_by_its_id_its_time_its_messages_and_its_answer() {
         edits: None,
         approval: None,
         draft: false,
+        files: Vec::new(),
     };
     let sent = DeliveryEvent::Sent { id: OutboxId::from("d2"), part: 0, message: MessageId::from("900") };
     chat.append(vec![Event::Delivery(answer), Event::Delivery(sent)]).await;

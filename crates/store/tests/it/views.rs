@@ -103,6 +103,7 @@ async fn lived_in(dir: &Path) -> String {
         reply_to: None,
         edits: None,
         draft: false,
+        files: Vec::new(),
     })])
     .await;
     chat.compact(2, "Tea.", vec![memory("Ana likes green tea", "s1/0"), memory("Ana has a bike", "s1/1")])

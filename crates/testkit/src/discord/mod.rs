@@ -51,7 +51,7 @@ pub use people::{Answer, Followup, Shown};
 pub use rules::{Route, Rule, Violation};
 pub use say::Say;
 use state::State;
-pub use world::{Act, BOT_ID, Sent};
+pub use world::{Act, BOT_ID, Sent, Upload};
 
 /// The token that the fake knows unless told otherwise. It is good for nothing.
 pub const TOKEN: &str = "cairn-testkit.discord.token-that-opens-nothing";

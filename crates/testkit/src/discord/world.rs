@@ -113,6 +113,16 @@ pub(super) struct Message {
     pub(super) everyone: bool,
 }
 
+/// A file that the bot attached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Upload {
+    pub name: String,
+    /// The text for people who cannot see it.
+    pub description: Option<String>,
+    pub content_type: String,
+    pub bytes: Vec<u8>,
+}
+
 /// A message of the bot, as people in the channel see it, and what came with it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sent {
@@ -133,6 +143,8 @@ pub struct Sent {
     /// The buttons under it now: what they say and what they carry.
     pub buttons: Vec<(String, String)>,
     pub files: Vec<String>,
+    /// The same files with their bytes.
+    pub uploads: Vec<Upload>,
     /// Whom it made a sound for: user ids, `everyone`, roles as `&ID`.
     pub pinged: Vec<String>,
     pub deleted: bool,

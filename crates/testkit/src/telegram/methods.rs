@@ -6,6 +6,7 @@ use super::buttons::{answer_callback_query, edit_message_reply_markup};
 use super::hook;
 use super::rules::{Rule, Violation};
 use super::send::{edit_message_text, known, send_chat_action, send_message};
+use super::upload::{send_file, send_media_group};
 use super::wire::{Params, Refusal};
 use super::world::{Ban, State};
 
@@ -36,6 +37,11 @@ pub(super) fn call(ctx: &mut Ctx<'_>, params: &Params) -> Result<Value, Refusal>
         "getme" => Ok(get_me(ctx)),
         "sendmessage" => send_message(ctx, params),
         "editmessagetext" => edit_message_text(ctx, params),
+        "sendphoto" => send_file(ctx, "photo", params),
+        "senddocument" => send_file(ctx, "document", params),
+        "sendaudio" => send_file(ctx, "audio", params),
+        "sendvoice" => send_file(ctx, "voice", params),
+        "sendmediagroup" => send_media_group(ctx, params),
         "sendchataction" => send_chat_action(ctx, params),
         "setmycommands" => set_my_commands(ctx, params),
         "getmycommands" => Ok(get_my_commands(ctx, params)),

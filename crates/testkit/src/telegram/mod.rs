@@ -32,6 +32,7 @@ mod rules;
 mod say;
 mod send;
 mod serve;
+mod upload;
 mod watch;
 mod wire;
 mod world;
@@ -51,6 +52,7 @@ pub use buttons::Told;
 pub use fault::{Fault, Stage};
 pub use rules::{Rule, Violation};
 pub use say::{Attachment, Say};
+pub use upload::Uploaded;
 pub use watch::Meanwhile;
 pub use world::Person;
 

@@ -158,7 +158,7 @@ pub(super) fn send_chat_action(ctx: &mut Ctx<'_>, params: &Params) -> Result<Val
 }
 
 /// The chat that is written to, if the bot may write there.
-fn writable(ctx: &mut Ctx<'_>, params: &Params) -> Result<i64, Refusal> {
+pub(super) fn writable(ctx: &mut Ctx<'_>, params: &Params) -> Result<i64, Refusal> {
     let id = known(ctx, params)?;
     let chat = ctx.state.chat(id);
     let place = if chat.kind == ChatKind::Group { "group" } else { "supergroup" };
@@ -187,7 +187,7 @@ pub(super) fn known(ctx: &mut Ctx<'_>, params: &Params) -> Result<i64, Refusal> 
     }
 }
 
-fn thread_of(ctx: &mut Ctx<'_>, chat: i64, params: &Params) -> Result<Option<i64>, Refusal> {
+pub(super) fn thread_of(ctx: &mut Ctx<'_>, chat: i64, params: &Params) -> Result<Option<i64>, Refusal> {
     let Some(thread) = params.integer("message_thread_id") else { return Ok(None) };
     match ctx.state.chat(chat).topics.get(&thread) {
         Some(topic) if topic.closed => Err(Refusal::bad("TOPIC_CLOSED")),
@@ -196,7 +196,7 @@ fn thread_of(ctx: &mut Ctx<'_>, chat: i64, params: &Params) -> Result<Option<i64
     }
 }
 
-fn reply_of(ctx: &mut Ctx<'_>, chat: i64, params: &Params) -> Result<Option<i64>, Refusal> {
+pub(super) fn reply_of(ctx: &mut Ctx<'_>, chat: i64, params: &Params) -> Result<Option<i64>, Refusal> {
     let Some(reply) = params.json("reply_parameters") else {
         return Ok(params.integer("reply_to_message_id"));
     };
@@ -215,7 +215,7 @@ fn reply_of(ctx: &mut Ctx<'_>, chat: i64, params: &Params) -> Result<Option<i64>
 }
 
 /// Rates: those that a test set, and those of every chat where the test asked for them.
-fn may_send_now(ctx: &mut Ctx<'_>, chat: i64) -> Result<(), Refusal> {
+pub(super) fn may_send_now(ctx: &mut Ctx<'_>, chat: i64) -> Result<(), Refusal> {
     let now = Instant::now();
     let limited = ctx.limit_rates;
     let chat = ctx.state.chat(chat);

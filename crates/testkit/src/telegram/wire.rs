@@ -5,18 +5,28 @@ use std::fmt;
 use hyper::StatusCode;
 use serde_json::{Map, Value, json};
 
+use crate::multipart::{self, FormPart};
+
 /// Parameters of a request; those of a query or a form are texts, parsed where they are JSON.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Params(pub(super) Map<String, Value>);
+pub(super) struct Params(pub(super) Map<String, Value>, pub(super) Vec<FormPart>);
 
 impl Params {
     pub(super) fn parse(query: &str, content_type: &str, body: &[u8]) -> Result<Self, String> {
-        let mut all = Map::new();
+        let (mut all, mut files) = (Map::new(), Vec::new());
         add_form(&mut all, query);
         if content_type.starts_with("application/x-www-form-urlencoded") {
             add_form(&mut all, &String::from_utf8_lossy(body));
         } else if content_type.starts_with("multipart/form-data") {
-            return Err("multipart bodies carry files, and nothing here takes any".to_owned());
+            let (given, fields): (Vec<FormPart>, Vec<FormPart>) =
+                multipart::parse(content_type, body)?.into_iter().partition(|part| part.file_name.is_some());
+            files = given;
+            for FormPart { name, data, .. } in fields {
+                let text = String::from_utf8(data).map_err(|_| format!("the field `{name}` is no UTF-8"))?;
+                if all.insert(name.clone(), Value::String(text)).is_some() {
+                    return Err(format!("the field `{name}` is there twice"));
+                }
+            }
         } else if !body.is_empty() {
             match serde_json::from_slice(body) {
                 Ok(Value::Object(fields)) => all.extend(fields),
@@ -24,7 +34,7 @@ impl Params {
                 Err(error) => return Err(format!("the body is not JSON: {error}")),
             }
         }
-        Ok(Self(all))
+        Ok(Self(all, files))
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&Value> {

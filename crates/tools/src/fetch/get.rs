@@ -113,6 +113,13 @@ impl Getter {
         Ok(Self { client, net, hosts, max_redirects })
     }
 
+    /// Lets this getter ask the host of an address, too, at the usual ports.
+    pub(super) fn allow(&mut self, url: &Url) {
+        if let Some(host) = url.host() {
+            self.hosts = Arc::new(self.hosts.with(&host.to_string()));
+        }
+    }
+
     /// Fetches a page, at most `max_bytes` of its body.
     pub(super) async fn get(&self, url: Url, max_bytes: usize) -> Result<Page, FetchError> {
         let mut url = url;

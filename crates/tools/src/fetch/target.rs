@@ -48,6 +48,14 @@ impl Hosts {
         Ok(Self { entries: entries.iter().map(entry).collect::<Result<_, _>>()? })
     }
 
+    /// These hosts and one more.
+    pub(super) fn with(&self, host: &str) -> Self {
+        let host = host.trim_end_matches('.').to_owned();
+        let mut entries = self.entries.clone();
+        entries.push(Entry { pattern: Pattern::One(host), port: None });
+        Self { entries }
+    }
+
     fn judge(&self, host: &str, port: u16) -> Result<(), FetchError> {
         let named: Vec<&Entry> = self.entries.iter().filter(|entry| entry.pattern.is(host)).collect();
         if named.is_empty() {

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use cairn_types::message::{Part, text_of};
-use cairn_types::tool::ToolOutput;
+use cairn_types::tool::{OutputFile, ToolOutput};
 use rmcp::model::{ContentBlock, ResourceContents, ServerResult};
 use serde_json::Value;
 
@@ -45,8 +45,12 @@ pub(super) fn read(result: ServerResult, secrets: &Secrets) -> Result<ToolOutput
     }
     let Ok(Value::Object(mut fields)) = serde_json::to_value(result) else { return Err(NO_RESULT) };
     let structured = fields.remove("structuredContent");
+    let mut files = Vec::new();
     let mut parts: Vec<Part> = match (fields.remove("content"), &structured) {
-        (Some(Value::Array(items)), _) => items.into_iter().map(part).collect(),
+        (Some(Value::Array(items)), _) => {
+            files = items.iter().filter_map(file).collect();
+            items.into_iter().map(part).collect()
+        }
         (None, Some(_)) => Vec::new(),
         _ => return Err(NO_RESULT),
     };
@@ -55,13 +59,17 @@ pub(super) fn read(result: ServerResult, secrets: &Secrets) -> Result<ToolOutput
     {
         parts.push(Part::text(structured.to_string()));
     }
+    files
+        .iter_mut()
+        .filter_map(|file: &mut OutputFile| file.name.as_mut())
+        .for_each(|name| secrets.hide(name));
     for part in &mut parts {
         if let Part::Text { text } = part {
             secrets.hide(text);
         }
     }
     if fields.get("isError") != Some(&Value::Bool(true)) {
-        return Ok(ToolOutput { parts });
+        return Ok(ToolOutput { parts, files });
     }
     let words = text_of(&parts);
     Err(ResultError::Tool(match words.trim() {
@@ -78,6 +86,30 @@ fn shortened(mut words: String) -> String {
         words.push_str(&format!(" [cut: {bytes} bytes in all]"));
     }
     words
+}
+
+/// The file of a block of content, if it has one: a picture, a sound, or an embedded resource of bytes. Text resources are
+/// read by the model, and are no files.
+fn file(content: &Value) -> Option<OutputFile> {
+    let text = |of: &Value, name: &str| of.get(name).and_then(Value::as_str).map(str::to_owned);
+    let (holder, data, name) = match content.get("type")?.as_str()? {
+        "image" | "audio" => (content, "data", None),
+        "resource" => {
+            let resource = content.get("resource")?;
+            (resource, "blob", text(resource, "uri"))
+        }
+        _ => return None,
+    };
+    let data = STANDARD.decode(holder.get(data)?.as_str()?).ok().filter(|data| !data.is_empty())?;
+    let media_type = text(holder, "mimeType").map(|kind| plain_type(&kind)).filter(|kind| kind.contains('/'));
+    let media_type = media_type.unwrap_or_else(|| "application/octet-stream".to_owned());
+    Some(OutputFile { name: name.map(|name| note(&name)), media_type, data })
+}
+
+/// A media type without its parameters.
+fn plain_type(media_type: &str) -> String {
+    let kind = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    note(&kind).chars().take(100).collect()
 }
 
 fn part(content: Value) -> Part {
@@ -118,7 +150,7 @@ fn resource(contents: ResourceContents) -> Part {
 
 /// A picture, or a note about it if it cannot be shown.
 fn picture(uri: Option<String>, media_type: &str, data: String, what: &str) -> Part {
-    let kind = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let kind = plain_type(media_type);
     let bytes = decoded_bytes(&data);
     let named = uri.as_deref().map(|uri| format!(" {}", note(uri))).unwrap_or_default();
     let in_words = |why: &str| {
@@ -192,7 +224,17 @@ mod tests {
         let image =
             |data: &str| json!({ "content": [{ "type": "image", "mimeType": "image/PNG", "data": data }] });
         let expected = Part::Image { name: None, media_type: "image/png".to_owned(), data: PIXEL.to_owned() };
-        assert_eq!(read_json(&image(PIXEL)), Ok(ToolOutput { parts: vec![expected] }));
+        assert_eq!(
+            read_json(&image(PIXEL)),
+            Ok(ToolOutput {
+                parts: vec![expected],
+                files: vec![OutputFile {
+                    name: None,
+                    media_type: "image/png".to_owned(),
+                    data: STANDARD.decode(PIXEL).unwrap()
+                }]
+            })
+        );
         let large = "A".repeat(8 * 1024 * 1024);
         assert!(words(&image(&large)).contains("larger than 5 MiB"));
         let blob = json!({ "content": [{ "type": "resource",

@@ -257,6 +257,9 @@ pub enum DeliveryEvent {
         /// The text is a draft, shown while the turn runs. A draft that was not sent is not listed as owed.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         draft: bool,
+        /// Files that are sent after the text, in this order. A short text is the caption of the first part.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        files: Vec<SentFile>,
     },
     /// A part of a delivery is about to be sent. Until the delivery's next event it is unknown whether the part arrived.
     #[serde(rename = "outbox_attempted")]
@@ -287,6 +290,20 @@ pub enum DeliveryEvent {
     Retried { id: OutboxId },
     #[serde(rename = "outbox_dropped")]
     Dropped { id: OutboxId },
+}
+
+/// A file of a delivery: an artifact of the same channel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SentFile {
+    pub artifact: ArtifactId,
+    /// The name that people see.
+    pub name: String,
+    /// MIME type, such as `image/png`.
+    pub media_type: String,
+    pub bytes: u64,
+    /// A description for people who cannot see or hear it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alt: Option<String>,
 }
 
 impl DeliveryEvent {

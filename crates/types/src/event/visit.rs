@@ -13,12 +13,13 @@ use serde_json::Value;
 use super::{
     ApprovalEvent, ArtifactEvent, Checkpoint, CompactionEvent, DeliveryEvent, Event, MaintenanceEvent,
     MemoryEvent, MessageEvent, ModelNews, PrunedResult, Receipt, RegistryEvent, ReminderEvent, Run, RunEnd,
-    RunRequest, TurnEnd, TurnEvent, TurnOutcome,
+    RunRequest, SentFile, TurnEnd, TurnEvent, TurnOutcome,
 };
 use crate::ids::{ChannelId, MemoryId, MessageId, OutboxId};
 use crate::memory::{DraftMemory, MemorySave, Replaces, Scope, Source};
 use crate::message::{
-    Artifact, Author, Entry, Part, Pending, Provenance, ToolCall, entry_tokens, fingerprint, pending_tokens,
+    Artifact, Author, Entry, FileNote, Part, Pending, Provenance, ToolCall, entry_tokens, fingerprint,
+    pending_tokens,
 };
 use crate::model::ChatMessage;
 use crate::people::access::{AccessPolicy, PlaceRule};
@@ -154,7 +155,7 @@ impl Event {
             Self::Message(event) => message(v, event),
             Self::Turn(event) => turn(v, event),
             Self::Compaction(event) => compaction(v, event),
-            Self::Artifact(event) => artifact(event),
+            Self::Artifact(event) => artifact(v, event),
             Self::Memory(event) => memory(v, event),
             Self::Delivery(event) => delivery(v, event),
             Self::Approval(event) => approval(v, event),
@@ -462,7 +463,7 @@ fn marker<V: Visit>(v: &mut V, marker: &mut Marker) -> bool {
     changed
 }
 
-fn artifact(event: &ArtifactEvent) -> bool {
+fn artifact<V: Visit>(v: &mut V, event: &mut ArtifactEvent) -> bool {
     match event {
         ArtifactEvent::Stored { artifact } => {
             let Artifact {
@@ -476,8 +477,9 @@ fn artifact(event: &ArtifactEvent) -> bool {
                 used_at: _,
                 expired_at: _,
                 lost: _,
+                file,
             } = artifact;
-            false
+            each(file, |FileNote { name, media_type: _ }| v.words(name, Kind::Said))
         }
         ArtifactEvent::Used { id: _ } | ArtifactEvent::Expired { ids: _, lost: _ } => false,
     }
@@ -524,11 +526,24 @@ fn save<V: Visit>(v: &mut V, save: &mut MemorySave) -> bool {
 
 fn delivery<V: Visit>(v: &mut V, event: &mut DeliveryEvent) -> bool {
     match event {
-        DeliveryEvent::Intended { id, turn: _, seq: _, note, reply_to, edits, approval: _, draft: _ } => {
+        DeliveryEvent::Intended {
+            id,
+            turn: _,
+            seq: _,
+            note,
+            reply_to,
+            edits,
+            approval: _,
+            draft: _,
+            files,
+        } => {
             // A delivery without a note is a reply, so a note is changed but never removed.
             v.delivery(id)
                 | each(note, |note| v.words(note, Kind::Said))
                 | each(reply_to.iter_mut().chain(edits), |message| v.message(message))
+                | each(files, |SentFile { artifact: _, name, media_type: _, bytes: _, alt }| {
+                    v.words(name, Kind::Said) | v.option(alt, Kind::Said)
+                })
         }
         DeliveryEvent::PutOff { id, part: _, reason } => v.delivery(id) | v.words(reason, Kind::Reason),
         DeliveryEvent::Sent { id, part: _, message } => v.delivery(id) | v.message(message),

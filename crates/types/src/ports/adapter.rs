@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Clock, Intake, StoreError};
 use crate::command::{CommandAnswer, CommandCall};
+use crate::event::SentFile;
 use crate::ids::{ApprovalId, ChannelId, MessageId, OutboxId};
 use crate::message::Author;
 use crate::people::access::AccessPolicy;
@@ -26,6 +27,15 @@ pub struct SendPart {
     pub words: String,
     /// Set on the last part of a text that asks for this approval: people are offered controls to approve and to deny it.
     pub approval: Option<ApprovalId>,
+    /// Files that the part consists of: one bundle of [`Platform::bundles`]. `words` is then their caption, and may be empty.
+    pub files: Vec<FilePart>,
+}
+
+/// A file to send, with its bytes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FilePart {
+    pub file: SentFile,
+    pub data: Arc<[u8]>,
 }
 
 /// Why a message was not sent, or may not have been.
@@ -188,6 +198,21 @@ pub trait Platform: Send + Sync + 'static {
     /// The first part of [`Platform::split`]. A platform with long drafts reads no more text than that part takes.
     fn first_part(&self, words: &str) -> Option<String> {
         self.split(words).into_iter().next()
+    }
+
+    /// Largest file that can be sent, in bytes; none: the platform takes no files.
+    fn file_max(&self) -> Option<u64> {
+        None
+    }
+
+    /// Whether a text fits as the caption of files.
+    fn is_caption(&self, words: &str) -> bool {
+        words.trim().is_empty()
+    }
+
+    /// How many files each message takes, in their order. The same files always give the same bundles.
+    fn bundles(&self, files: &[SentFile]) -> Vec<usize> {
+        vec![1; files.len()]
     }
 
     /// Sends a part. Does not wait for a rate limit but returns [`SendError::Later`].

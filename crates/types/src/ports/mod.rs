@@ -13,8 +13,8 @@ mod store;
 mod tools;
 
 pub use adapter::{
-    Adapter, AdapterFailure, AdapterPorts, CaughtUp, ChatCommands, LinkState, PairingStore, Platform,
-    PlatformStatus, PlatformTraits, SPLIT_AT_ONCE, SendError, SendPart, Shards,
+    Adapter, AdapterFailure, AdapterPorts, CaughtUp, ChatCommands, FilePart, LinkState, PairingStore,
+    Platform, PlatformStatus, PlatformTraits, SPLIT_AT_ONCE, SendError, SendPart, Shards,
 };
 pub use intake::{Admission, Answer, Intake, Progress, Refusal, Reply, TurnFailure};
 pub use reports::{Expired, MemoryTrail, Node, NodeRow, ProgressReport, Shrunk, TrailStep};

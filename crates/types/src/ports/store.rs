@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::event::{DeliveryEvent, Event, Receipt, Record};
+use crate::event::{DeliveryEvent, Event, Receipt, Record, SentFile};
 use crate::ids::{ApprovalId, ChannelId, MemoryId, MessageId, OutboxId, Seq, TurnId};
 use crate::memory::{Memory, MemoryKind, Scope};
 use crate::message::Author;
@@ -236,6 +236,9 @@ pub struct OutboxItem {
     /// When the next part was first attempted; `None`: it was not, or its result is known.
     pub attempted_at: Option<Timestamp>,
     pub state: DeliveryState,
+    /// Files that are sent after the text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<SentFile>,
 }
 
 impl OutboxItem {
@@ -250,6 +253,7 @@ impl OutboxItem {
             reply_to,
             edits,
             draft: false,
+            files,
         }) = &record.event
         else {
             return None;
@@ -267,6 +271,7 @@ impl OutboxItem {
             sent: Vec::new(),
             attempted_at: None,
             state: DeliveryState::Owed,
+            files: files.clone(),
         })
     }
 
@@ -373,6 +378,7 @@ mod tests {
             reply_to: None,
             edits: None,
             draft: false,
+            files: Vec::new(),
         };
         let mut item = OutboxItem::intended(&channel, &record(intended)).unwrap();
         let sent = |part: u32| {

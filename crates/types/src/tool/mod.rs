@@ -69,11 +69,23 @@ impl Effect {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ToolOutput {
     pub parts: Vec<Part>,
+    /// Pictures, sounds and other files, which are kept as artifacts and sent to the chat.
+    pub files: Vec<OutputFile>,
+}
+
+/// A file that a tool returned.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OutputFile {
+    /// Its name, where the tool gave one.
+    pub name: Option<String>,
+    /// MIME type, such as `image/png`.
+    pub media_type: String,
+    pub data: Vec<u8>,
 }
 
 impl ToolOutput {
     pub fn text(text: impl Into<String>) -> Self {
-        Self { parts: vec![Part::text(text)] }
+        Self { parts: vec![Part::text(text)], files: Vec::new() }
     }
 
     /// Its text, with pictures by their names.

@@ -33,10 +33,13 @@ use tokio::sync::{Semaphore, watch};
 /// By the paused clock: long after all retries. A test fails instead of hanging.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
+/// A channel and an artifact of it.
+type ArtifactKey = (String, String);
+
 /// The files of artifacts; they survive a kill.
 #[derive(Default)]
 pub(crate) struct MemArtifacts {
-    files: Mutex<BTreeMap<(String, String), Arc<str>>>,
+    files: Mutex<BTreeMap<ArtifactKey, Arc<[u8]>>>,
     pub(crate) full: AtomicBool,
 }
 
@@ -555,13 +558,22 @@ impl Store for MemStore {
         &self,
         channel: &ChannelId,
         id: &ArtifactId,
-        text: Arc<str>,
+        content: Arc<[u8]>,
     ) -> BoxFuture<'_, Result<(), StoreError>> {
         if self.artifacts.full.load(Ordering::SeqCst) {
             return Box::pin(async { Err(StoreError::DiskFull { path: "/state".to_owned() }) });
         }
-        self.artifacts.files.lock().insert(key(channel, id), text);
+        self.artifacts.files.lock().insert(key(channel, id), content);
         Box::pin(async { Ok(()) })
+    }
+
+    fn artifact_bytes(
+        &self,
+        channel: &ChannelId,
+        artifact: &Artifact,
+    ) -> BoxFuture<'_, Result<Option<Arc<[u8]>>, StoreError>> {
+        let content = self.artifacts.files.lock().get(&key(channel, &artifact.id)).cloned();
+        Box::pin(async { Ok(content) })
     }
 
     fn artifact_lines(
@@ -572,6 +584,7 @@ impl Store for MemStore {
     ) -> BoxFuture<'_, Result<Option<ArtifactLines>, StoreError>> {
         let text = self.artifacts.files.lock().get(&key(channel, &artifact.id)).cloned();
         let found = text.map(|text| {
+            let text = String::from_utf8_lossy(&text).into_owned();
             let mut found =
                 ArtifactLines { text: String::new(), lines: 0, offset: range.offset, cut_bytes: 0 };
             for line in text.lines().skip(range.from as usize - 1).take(range.count as usize) {

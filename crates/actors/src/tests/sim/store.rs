@@ -280,7 +280,7 @@ impl Store for SimStore {
         &self,
         channel: &ChannelId,
         id: &ArtifactId,
-        text: Arc<str>,
+        content: Arc<[u8]>,
     ) -> BoxFuture<'_, Result<(), StoreError>> {
         let (channel, id) = (channel.clone(), id.clone());
         Box::pin(async move {
@@ -288,8 +288,17 @@ impl Store for SimStore {
             if self.scene.is_out(|outages| outages.disk) {
                 return Err(StoreError::DiskFull { path: "/state".to_owned() });
             }
-            self.kept.put_artifact(&channel, &id, text).await
+            self.kept.put_artifact(&channel, &id, content).await
         })
+    }
+
+    fn artifact_bytes(
+        &self,
+        channel: &ChannelId,
+        artifact: &Artifact,
+    ) -> BoxFuture<'_, Result<Option<Arc<[u8]>>, StoreError>> {
+        let (channel, artifact) = (channel.clone(), artifact.clone());
+        Box::pin(self.view("artifact", move |kept| at_once(kept.artifact_bytes(&channel, &artifact))))
     }
 
     fn artifact_lines(

@@ -28,7 +28,17 @@ fn book(her_turn: bool) -> Book {
     book.add(Some(NAMESAKE), Event::Turn(started));
     let (id, turn) = (format!("{NAMESAKE}:9").as_str().into(), "t7".into());
     let (note, reply_to, edits, approval, draft) = (None, None, None, None, false);
-    let intended = DeliveryEvent::Intended { id, turn, seq: Seq(8), note, reply_to, edits, approval, draft };
+    let intended = DeliveryEvent::Intended {
+        id,
+        turn,
+        seq: Seq(8),
+        note,
+        reply_to,
+        edits,
+        approval,
+        draft,
+        files: Vec::new(),
+    };
     book.add(Some(NAMESAKE), Event::Delivery(intended));
     book
 }

@@ -259,6 +259,7 @@ fn lookup(book: &mut Book, provenance: Provenance, artifact: Option<&str>) {
             expired_at: None,
             sha256: None,
             lost: false,
+            file: None,
         };
         book.add(Some(ROOM), Event::Artifact(ArtifactEvent::Stored { artifact }));
     }

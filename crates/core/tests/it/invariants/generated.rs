@@ -93,6 +93,7 @@ fn outbox(sim: &mut Sim, what: u8, idx: usize) {
             reply_to: None,
             edits: None,
             draft: idx == 3,
+            files: Vec::new(),
         }),
         0 | 1 => Event::Delivery(DeliveryEvent::Attempted { id, part: 0 }),
         2 => Event::Delivery(DeliveryEvent::Settled {

@@ -331,6 +331,7 @@ impl Sim {
                 expired_at: None,
                 sha256: None,
                 lost: false,
+                file: None,
             });
             stored.push((message, artifact));
         }

@@ -7,6 +7,7 @@ mod mcp;
 mod models;
 mod networks;
 mod report;
+mod search;
 mod service;
 mod state;
 
@@ -85,7 +86,7 @@ struct Examination {
 type Check = fn(&mut Examination) -> BoxFuture<'_, Vec<Finding>>;
 
 /// All checks, in the order in which they run.
-const CHECKS: [Check; 11] = [
+const CHECKS: [Check; 12] = [
     |x| ready(host::config(x)).boxed(),
     |x| ready(host::permissions(x)).boxed(),
     |x| ready(host::disk(x)).boxed(),
@@ -94,6 +95,7 @@ const CHECKS: [Check; 11] = [
     |x| models::check(x).boxed(),
     |x| networks::check(x).boxed(),
     |x| ready(mcp::check(x)).boxed(),
+    |x| search::check(x).boxed(),
     |x| ready(skipped(x)).boxed(),
     |x| ready(host::clock(x)).boxed(),
     |x| service::check(x).boxed(),

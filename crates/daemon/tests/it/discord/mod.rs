@@ -2,6 +2,7 @@
 
 mod access;
 mod commands;
+mod files;
 mod restarts;
 mod rig;
 mod shards;

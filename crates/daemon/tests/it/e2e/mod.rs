@@ -11,6 +11,7 @@ mod export;
 mod finishes;
 mod history;
 mod http;
+mod import;
 mod init;
 mod install;
 mod memory;

@@ -71,6 +71,7 @@ fn undelivered(id: &str, receipt: Receipt) -> Vec<Event> {
         reply_to: Some("m1".into()),
         edits: None,
         draft: false,
+        files: Vec::new(),
     });
     vec![
         Event::Message(MessageEvent::Accepted(message)),

@@ -4,6 +4,7 @@ mod access;
 mod approvals;
 mod bots;
 mod commands;
+mod files;
 mod reminders;
 mod restarts;
 mod rig;

@@ -1,14 +1,16 @@
 //! The REST calls of the adapter.
 
+use cairn_types::ports::FilePart;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use serenity::all::{
     ApplicationId, BotGateway, ChannelId, CreateCommand, CreateInteractionResponse,
     CreateInteractionResponseFollowup, CreateMessage, EditMessage, GuildId, InteractionId, MessageId, UserId,
 };
 use serenity::http::{LightMethod, Request, Route};
 
-use super::{Rest, RestError, with_body};
+use super::{Rest, RestError, as_json, with_body};
+use crate::multipart::Multipart;
 
 /// A sent message, as far as the answer is read.
 #[derive(Deserialize)]
@@ -75,6 +77,35 @@ impl Rest {
     ) -> Result<MessageId, RestError> {
         let route = Route::ChannelMessages { channel_id };
         self.write::<Sent>(route, LightMethod::Post, message).await.map(|sent| sent.id)
+    }
+
+    /// Sends a message with files: a form whose part `payload_json` is the message, and whose parts `files[N]` are the
+    /// attachments that it names by their numbers ("Uploading Files" in Discord's documentation).
+    pub(crate) async fn send_files(
+        &self,
+        channel_id: ChannelId,
+        message: &CreateMessage,
+        files: &[FilePart],
+    ) -> Result<MessageId, RestError> {
+        let mut payload = as_json(message)?;
+        payload["attachments"] = files
+            .iter()
+            .enumerate()
+            .map(|(n, FilePart { file, .. })| {
+                let mut attachment = json!({ "id": n, "filename": file.name });
+                if let Some(alt) = &file.alt {
+                    attachment["description"] = alt.clone().into();
+                }
+                attachment
+            })
+            .collect();
+        let mut form = Multipart::new();
+        form.field("payload_json", Some("application/json"), &payload.to_string());
+        for (n, FilePart { file, data }) in files.iter().enumerate() {
+            form.file(&format!("files[{n}]"), &file.name, &file.media_type, data);
+        }
+        let route = Route::ChannelMessages { channel_id };
+        self.write_form::<Sent>(route, form).await.map(|sent| sent.id)
     }
 
     pub(crate) async fn edit(

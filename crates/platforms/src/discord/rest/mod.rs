@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use cairn_types::wire::backoff::Backoff;
 use cairn_types::wire::body::{self, BodyError};
 use futures::FutureExt as _;
-use reqwest::header::HeaderMap;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Client, Response, StatusCode, Url};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
@@ -25,6 +25,7 @@ use tokio::sync::Notify;
 use self::error::Fault;
 use self::limits::{Key, Limits};
 use crate::fence::Fence;
+use crate::multipart::Multipart;
 
 pub(crate) use self::calls::{PAGE, Page};
 pub(crate) use self::error::{ALREADY_ANSWERED, NO_HISTORY_FOR_REPLY, RestError, UNKNOWN_INTERACTION};
@@ -36,6 +37,9 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
 /// Longest time for a whole request.
 const REQUEST_LIMIT: Duration = Duration::from_secs(15);
+
+/// Longest time for a request with files.
+const UPLOAD_LIMIT: Duration = Duration::from_secs(120);
 
 /// Largest answer that is read, in bytes. 100 messages take far less.
 const ANSWER_MAX: usize = 16 * 1024 * 1024;
@@ -172,24 +176,44 @@ impl Rest {
         self.read(with_body(route, method, body)?).await
     }
 
+    /// Posts a form.
+    async fn write_form<T: DeserializeOwned>(
+        &self,
+        route: Route<'_>,
+        form: Multipart,
+    ) -> Result<T, RestError> {
+        let (content_type, body) = form.finish();
+        let request = Request::new(route, LightMethod::Post).body(Some(body));
+        read_as(&self.execute_as(request, Some(&content_type)).await?)
+    }
+
     async fn read<T: DeserializeOwned>(&self, request: Request<'_>) -> Result<T, RestError> {
-        let body = self.execute(request).await?;
-        serde_json::from_slice(&body).map_err(|_| {
-            RestError::Unknown("Discord answered with something that is not its API's".to_owned())
-        })
+        read_as(&self.execute(request).await?)
     }
 
     /// Sends a request and reads the whole answer.
     async fn execute(&self, request: Request<'_>) -> Result<Vec<u8>, RestError> {
+        self.execute_as(request, None).await
+    }
+
+    /// As [`Rest::execute`]; `form`: the type of a body that is not JSON but a form with files.
+    async fn execute_as(&self, request: Request<'_>, form: Option<&str>) -> Result<Vec<u8>, RestError> {
         let key: Key = (request.route_ref().ratelimiting_bucket(), *request.method_ref());
         let by_bot = is_by_bot(request.route_ref());
         self.fence.check().map_err(RestError::Unreachable)?;
         self.limits.acquire(key, by_bot, Instant::now()).map_err(|after| RestError::Limited { after })?;
+        // The error may quote the address, so it is dropped.
+        let unbuilt = || RestError::Unreachable("the request cannot be built; check api_url".to_owned());
         let request = request
             .build(&self.client, self.token.expose_secret(), Some(&self.api))
-            // The error may quote the address, so it is dropped.
-            .map_err(|_| RestError::Unreachable("the request cannot be built; check api_url".to_owned()))?;
-        let response = request.send().await.map_err(|error| of_transport(&error))?;
+            .map_err(|_| unbuilt())?;
+        let mut request = request.build().map_err(|_| unbuilt())?;
+        if let Some(form) = form {
+            let form = HeaderValue::from_str(form).map_err(|_| unbuilt())?;
+            request.headers_mut().insert(CONTENT_TYPE, form);
+            *request.timeout_mut() = Some(UPLOAD_LIMIT);
+        }
+        let response = self.client.execute(request).await.map_err(|error| of_transport(&error))?;
         let (status, headers) = (response.status(), response.headers().clone());
         self.limits.learn(key, &headers, Instant::now());
         let body = bounded(response).await;
@@ -265,16 +289,26 @@ fn is_by_bot(route: &Route<'_>) -> bool {
     )
 }
 
+fn read_as<T: DeserializeOwned>(body: &[u8]) -> Result<T, RestError> {
+    serde_json::from_slice(body)
+        .map_err(|_| RestError::Unknown("Discord answered with something that is not its API's".to_owned()))
+}
+
+fn as_json(body: &impl Serialize) -> Result<serde_json::Value, RestError> {
+    serde_json::to_value(body).map_err(|error| unwritten(&error))
+}
+
+fn unwritten(error: &serde_json::Error) -> RestError {
+    let message = format!("the request cannot be written as JSON: {error}");
+    RestError::Refused { status: 0, code: 0, message }
+}
+
 fn with_body<'a>(
     route: Route<'a>,
     method: LightMethod,
     body: &impl Serialize,
 ) -> Result<Request<'a>, RestError> {
-    let body = serde_json::to_vec(body).map_err(|error| RestError::Refused {
-        status: 0,
-        code: 0,
-        message: format!("the request cannot be written as JSON: {error}"),
-    })?;
+    let body = serde_json::to_vec(body).map_err(|error| unwritten(&error))?;
     Ok(Request::new(route, method).body(Some(body)))
 }
 

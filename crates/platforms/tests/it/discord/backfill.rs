@@ -343,6 +343,7 @@ async fn a_new_session_reads_no_channel_whose_last_messages_were_all_heard_and_h
         reply_to: None,
         words: "it depends".to_owned(),
         approval: None,
+        files: Vec::new(),
     };
     running.adapter.send(answer).await.expect("is sent");
     // Comes after the event of the answer.

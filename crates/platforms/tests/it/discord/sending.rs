@@ -24,6 +24,7 @@ fn part(channel: &str, delivery: &str, words: &str) -> SendPart {
         reply_to: None,
         words: words.to_owned(),
         approval: None,
+        files: Vec::new(),
     }
 }
 

@@ -87,7 +87,15 @@ async fn a_no_in_a_topic_or_a_private_chat_is_a_no_there() {
         let id = rig.runtime.asks(&format!("abc23{n}"), &[]);
         let (words, delivery) = ("May I?".to_owned(), OutboxId::from("o1"));
         let approval = Some(id.clone());
-        let part = SendPart { delivery, part: 0, channel: channel.clone(), reply_to: None, words, approval };
+        let part = SendPart {
+            delivery,
+            part: 0,
+            channel: channel.clone(),
+            reply_to: None,
+            words,
+            approval,
+            files: Vec::new(),
+        };
         let message = rig.telegram.send(part).await.expect("is sent");
         let message: i64 = message.as_str().parse().expect("is a number");
         rig.fake.press(chat, message, "No", &ann);

@@ -30,6 +30,7 @@ fn part(channel: ChannelId, reply_to: Option<i64>, words: &str) -> SendPart {
         reply_to: reply_to.map(|id| MessageId::from(id.to_string())),
         words: words.to_owned(),
         approval: None,
+        files: Vec::new(),
     }
 }
 

@@ -80,7 +80,7 @@ fn turn(channel: &ChannelId, n: u64, (id, name): (&str, &str), text: &str, answe
 async fn talked(dir: &Path) {
     let store = Store::open(options(dir)).unwrap();
     talk(&store, 1..=6).await;
-    store.put_artifact(&private(), &"a1".into(), "of Zorblax".into()).await.unwrap();
+    store.put_artifact(&private(), &"a1".into(), b"of Zorblax".as_slice().into()).await.unwrap();
     store.append(vec![stopped()]).await.unwrap();
     store.close().await;
     for (folder, name) in
@@ -431,11 +431,12 @@ async fn an_artifact_of_others_stays_without_their_name_damaged_or_not() {
         expired_at: None,
         sha256,
         lost: false,
+        file: None,
     };
     let at = Timestamp::UNIX_EPOCH;
-    store.put_artifact(&group(), &"a3".into(), "a street Kowalska".into()).await.unwrap();
-    store.put_artifact(&group(), &"a4".into(), "a lane Kowalska".into()).await.unwrap();
-    store.put_artifact(&group(), &"a5".into(), "a path of old".into()).await.unwrap();
+    store.put_artifact(&group(), &"a3".into(), b"a street Kowalska".as_slice().into()).await.unwrap();
+    store.put_artifact(&group(), &"a4".into(), b"a lane Kowalska".as_slice().into()).await.unwrap();
+    store.put_artifact(&group(), &"a5".into(), b"a path of old".as_slice().into()).await.unwrap();
     let stored = |id: &str, sha256| {
         let event = Event::Artifact(ArtifactEvent::Stored { artifact: artifact(id, sha256) });
         NewRecord { channel: Some(group()), at, event }

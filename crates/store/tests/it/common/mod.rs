@@ -131,6 +131,7 @@ pub(crate) fn artifact(id: &str, bytes: u64) -> Artifact {
         expired_at: None,
         sha256: None,
         lost: false,
+        file: None,
     }
 }
 

@@ -48,7 +48,7 @@ pub(crate) async fn until(standby: &Standby, what: impl FnMut(&StandbyStatus) ->
 
 /// Stores an artifact with these words, which the journal names.
 pub(crate) async fn stored(chat: &mut Chat, id: &str, text: &str) -> Artifact {
-    chat.store.put_artifact(&chat.state.channel, &id.into(), text.into()).await.unwrap();
+    chat.store.put_artifact(&chat.state.channel, &id.into(), text.as_bytes().into()).await.unwrap();
     let sha256 = Some(checksum(text.as_bytes()));
     let artifact = Artifact { sha256, ..artifact(id, text.len() as u64) };
     chat.append(vec![Event::Artifact(ArtifactEvent::Stored { artifact: artifact.clone() })]).await;

@@ -9,10 +9,13 @@ use super::refusal::Refusal;
 use super::{Outcome, Path, components, content};
 use crate::clock::wall_time;
 use crate::discord::serve::Call;
-use crate::discord::world::{Access, Act, BOT_ID, Message, Nonce, Sent, kind};
+use crate::discord::world::{Access, Act, BOT_ID, File, Message, Nonce, Sent, Upload, kind};
 use crate::discord::{Rule, Shared, State, shapes};
 
 const MAX_FETCH: u64 = 100;
+
+/// Largest file that a bot may attach: 10 MiB ("Uploading Files").
+const MAX_FILE_BYTES: usize = 10 << 20;
 
 /// How long a nonce is remembered.
 const NONCE_WINDOW: Duration = Duration::from_secs(180);
@@ -28,8 +31,33 @@ fn writable(state: &State, id: u64) -> Result<(), Refusal> {
     }
 }
 
+/// Refuses files that are too large.
+fn fitting(shared: &Shared, uploads: &[Upload]) -> Result<(), Refusal> {
+    match uploads.iter().find(|file| file.bytes.len() > MAX_FILE_BYTES) {
+        Some(file) => {
+            shared.violation(Rule::Length, format!("a file of {} bytes", file.bytes.len()));
+            Err(Refusal::too_large())
+        }
+        None => Ok(()),
+    }
+}
+
+/// The files of a message as it has them.
+fn kept(state: &mut State, uploads: &[Upload]) -> Vec<File> {
+    let file = |upload: &Upload| File {
+        id: state.world.next_id(),
+        name: upload.name.clone(),
+        content_type: upload.content_type.clone(),
+        bytes: upload.bytes.clone(),
+        size: upload.bytes.len() as u64,
+    };
+    uploads.iter().map(file).collect()
+}
+
 pub(super) fn send(shared: &Shared, call: &Call, path: &Path) -> Outcome {
     let (body, files) = super::read(shared, call)?;
+    let uploads = super::uploads(call);
+    fitting(shared, &uploads)?;
     let origin = shared.origin();
     shared.update(|state| {
         writable(state, path.major)?;
@@ -48,6 +76,7 @@ pub(super) fn send(shared: &Shared, call: &Call, path: &Path) -> Outcome {
             let known = Nonce { message: id, channel: path.major, at: Instant::now() };
             state.world.nonces.insert(nonce.clone(), known);
         }
+        let kept = kept(state, &uploads);
         let message = Message {
             id,
             channel: path.major,
@@ -57,7 +86,7 @@ pub(super) fn send(shared: &Shared, call: &Call, path: &Path) -> Outcome {
             kind: if reply_to.is_some() { 19 } else { 0 },
             edited: None,
             reply_to,
-            files: Vec::new(),
+            files: kept,
             embeds: words.embeds.clone(),
             components: components.clone(),
             flags: words.flags,
@@ -79,6 +108,7 @@ pub(super) fn send(shared: &Shared, call: &Call, path: &Path) -> Outcome {
             embeds: words.embeds,
             buttons: components::buttons(&components),
             files,
+            uploads,
             pinged: words.pinged,
             deleted: false,
             at: Instant::now(),

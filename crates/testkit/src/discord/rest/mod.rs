@@ -12,7 +12,9 @@ use hyper::Method;
 use serde_json::{Value, json};
 
 use super::serve::{Answered, Call, odd};
+use super::world::Upload;
 use super::{Route, Rule, Shared};
+use crate::multipart;
 use refusal::{Refusal, json_answer};
 
 /// What a request asks for, and the numbers in its path.
@@ -143,33 +145,56 @@ fn perform(shared: &Shared, call: &Call, path: &Path) -> Outcome {
 /// The body as JSON: whole, or the part `payload_json` of a form with files. The names of the files.
 fn read(shared: &Shared, call: &Call) -> Result<(Value, Vec<String>), Refusal> {
     let content_type = call.header("content-type");
-    let read = match content_type.split_once("boundary=") {
-        Some((_, boundary)) if content_type.starts_with("multipart/form-data") => {
-            form(&call.body, boundary.trim_matches('"'))
-        }
-        _ if content_type.starts_with("application/json") => {
-            serde_json::from_slice(&call.body).ok().map(|body| (body, Vec::new()))
-        }
-        _ => None,
+    let read = if content_type.starts_with("multipart/form-data") {
+        form(content_type, &call.body)
+            .map(|(body, files)| (body, files.into_iter().map(|file| file.name).collect()))
+    } else if content_type.starts_with("application/json") {
+        serde_json::from_slice(&call.body).map(|body| (body, Vec::new())).map_err(|error| error.to_string())
+    } else {
+        Err("its type is neither".to_owned())
     };
-    read.ok_or_else(|| {
-        odd(shared, call, &format!("its body is no JSON, nor a form with it (`{content_type}`)"));
+    read.map_err(|why| {
+        odd(shared, call, &format!("its body is no JSON, nor a form with it (`{content_type}`): {why}"));
         Refusal::json()
     })
 }
 
-fn form(body: &[u8], boundary: &str) -> Option<(Value, Vec<String>)> {
-    let text = String::from_utf8_lossy(body);
-    let mut payload = None;
+/// A form by the rules of "Uploading Files" in Discord's documentation: one part `payload_json`, and parts `files[N]` each of
+/// which is an attachment that the payload names by `N`.
+fn form(content_type: &str, body: &[u8]) -> Result<(Value, Vec<Upload>), String> {
+    let parts = multipart::parse(content_type, body)?;
+    let payload = parts.iter().find(|part| part.name == "payload_json").ok_or("there is no payload_json")?;
+    let payload: Value = serde_json::from_slice(&payload.data).map_err(|error| error.to_string())?;
+    let attachments = payload["attachments"].as_array().map_or(&[][..], Vec::as_slice);
     let mut files = Vec::new();
-    for part in text.split(&format!("--{boundary}")) {
-        let Some((head, words)) = part.split_once("\r\n\r\n") else { continue };
-        let words = words.strip_suffix("\r\n").unwrap_or(words);
-        if head.contains("name=\"payload_json\"") {
-            payload = serde_json::from_str(words).ok();
-        } else if let Some((_, name)) = head.split_once("filename=\"") {
-            files.push(name.split('"').next().unwrap_or_default().to_owned());
+    for part in parts.into_iter().filter(|part| part.name != "payload_json") {
+        let number =
+            part.name.strip_prefix("files[").and_then(|rest| rest.strip_suffix(']')?.parse::<u64>().ok());
+        let number = number.ok_or_else(|| format!("the field `{}`", part.name))?;
+        let id = |attachment: &&Value| match &attachment["id"] {
+            Value::String(id) => id.parse().ok() == Some(number),
+            id => id.as_u64() == Some(number),
+        };
+        let named =
+            attachments.iter().find(id).ok_or_else(|| format!("no attachment has the id {number}"))?;
+        let name = part.file_name.filter(|name| !name.is_empty()).ok_or("a file without a name")?;
+        if named["filename"].as_str().is_some_and(|other| other != name) {
+            return Err(format!("the file `{name}` is named {} in the payload", named["filename"]));
         }
+        let description = named["description"].as_str().map(str::to_owned);
+        if description.as_ref().is_some_and(|text| text.chars().count() > 1024) {
+            return Err("a description of more than 1,024 characters".to_owned());
+        }
+        let content_type = part.content_type.unwrap_or_else(|| "application/octet-stream".to_owned());
+        files.push(Upload { name, description, content_type, bytes: part.data });
     }
-    Some((payload?, files))
+    if files.len() > 10 || files.len() != attachments.len() {
+        return Err(format!("{} files and {} attachments", files.len(), attachments.len()));
+    }
+    Ok((payload, files))
+}
+
+/// The files of a request that [`read`] has read.
+fn uploads(call: &Call) -> Vec<Upload> {
+    form(call.header("content-type"), &call.body).map(|(_, files)| files).unwrap_or_default()
 }

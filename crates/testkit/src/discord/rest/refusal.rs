@@ -32,6 +32,10 @@ impl Refusal {
         Self::new(400, 50109, "The request body contains invalid JSON.")
     }
 
+    pub(crate) fn too_large() -> Self {
+        Self::new(413, 40005, "Request entity too large")
+    }
+
     pub(crate) fn not_found() -> Self {
         Self::new(404, 0, "404: Not Found")
     }

@@ -1,0 +1,234 @@
+//! Files on their way to a chat: pictures, sounds and other files of tool results are kept as artifacts, and their delivery is
+//! journalled together with the result.
+
+use std::sync::Arc;
+
+use cairn_types::event::{ArtifactEvent, DeliveryEvent, Event, SentFile};
+use cairn_types::ids::{ArtifactId, ChannelId, LOCAL_PLATFORM, OutboxId, Seq, TurnId};
+use cairn_types::message::{Artifact, FileNote};
+use cairn_types::ports::StoreError;
+use cairn_types::text::checksum::checksum;
+use cairn_types::tool::OutputFile;
+
+use crate::handle::ChannelHandle;
+use crate::ports::Ports;
+
+/// Longest name of a file, in characters.
+const NAME_CHARS: usize = 100;
+
+/// Why a file is not sent to a chat.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Unsendable {
+    /// The platform takes no files.
+    #[error("people here see files by their names alone")]
+    NoFiles,
+    #[error("{platform} takes files of up to {} from bots, and this one has {}", size(*max), size(*bytes))]
+    TooLarge { platform: String, max: u64, bytes: u64 },
+}
+
+/// A number of bytes as people read it.
+pub(super) fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_000 => format!("{bytes} bytes"),
+        1_000..1_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
+        _ => format!("{:.1} MB", bytes as f64 / 1e6),
+    }
+}
+
+/// Checks that the platform of a channel takes a file of this size.
+pub(super) fn check(ports: &Ports, channel: &ChannelId, bytes: u64) -> Result<(), Unsendable> {
+    if channel.platform() == LOCAL_PLATFORM {
+        return Err(Unsendable::NoFiles);
+    }
+    // A platform that does not run now is asked by its adapter when it does.
+    let Some(platform) = ports.platform(channel) else { return Ok(()) };
+    let max = platform.file_max().ok_or(Unsendable::NoFiles)?;
+    let platform = platform.name().to_owned();
+    if bytes > max { Err(Unsendable::TooLarge { platform, max, bytes }) } else { Ok(()) }
+}
+
+/// A name for people that is safe as the name of a file: the last part of a path or an address, without anything that ends
+/// a name or a header.
+pub(super) fn clean_name(name: &str) -> Option<String> {
+    let name = name.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
+    let name = name.rsplit(['/', '\\']).next().unwrap_or_default();
+    let fits = |c: &char| !c.is_control() && !['"', ':', '<', '>', '|', '*', '[', ']', '`', '@'].contains(c);
+    let chars: Vec<char> = name.chars().filter(fits).collect();
+    // The end of a long name has its kind.
+    let name: String = chars[chars.len().saturating_sub(NAME_CHARS)..].iter().collect();
+    let name = name.trim().trim_start_matches('.').to_owned();
+    (!name.is_empty()).then_some(name)
+}
+
+/// The usual ending of a file of this type.
+fn extension(media_type: &str) -> &'static str {
+    match media_type {
+        "image/png" => "png",
+        "image/jpeg" => "jpg",
+        "image/gif" => "gif",
+        "image/webp" => "webp",
+        "image/svg+xml" => "svg",
+        "audio/ogg" | "audio/opus" => "ogg",
+        "audio/mpeg" | "audio/mp3" => "mp3",
+        "audio/mp4" | "audio/m4a" | "audio/x-m4a" => "m4a",
+        "audio/wav" | "audio/x-wav" | "audio/wave" => "wav",
+        "video/mp4" => "mp4",
+        "application/pdf" => "pdf",
+        "application/json" => "json",
+        "application/gzip" => "gz",
+        "application/zip" => "zip",
+        "text/csv" => "csv",
+        "text/html" => "html",
+        "text/markdown" => "md",
+        media_type if media_type.starts_with("text/") => "txt",
+        _ => "bin",
+    }
+}
+
+/// Keeps a file of a tool's result as an artifact, which still has to be journalled.
+pub(super) async fn keep(
+    ports: &Ports,
+    handle: &ChannelHandle,
+    id: ArtifactId,
+    tool: &str,
+    file: OutputFile,
+) -> Result<Artifact, StoreError> {
+    let name = file.name.as_deref().and_then(clean_name);
+    let name = name.unwrap_or_else(|| format!("{id}.{}", extension(&file.media_type)));
+    let (bytes, sha256) = (file.data.len() as u64, checksum(&file.data));
+    if let Err(error) = ports.store.put_artifact(&handle.id, &id, Arc::from(file.data)).await {
+        metrics::counter!("cairn_artifacts_lost_total").increment(1);
+        return Err(error);
+    }
+    tracing::info!(channel = %handle.id, artifact = %id, tool, bytes, media_type = file.media_type,
+        "a file was kept as an artifact");
+    metrics::counter!("cairn_artifacts_stored_total").increment(1);
+    metrics::counter!("cairn_artifact_bytes_total").increment(bytes);
+    let now = ports.now();
+    Ok(Artifact {
+        id,
+        tool: tool.to_owned(),
+        message: None,
+        bytes,
+        sha256: Some(sha256),
+        lines: 0,
+        stored_at: now,
+        used_at: now,
+        expired_at: None,
+        lost: false,
+        file: Some(FileNote { name, media_type: file.media_type }),
+    })
+}
+
+/// An artifact as it is sent: a file under its own name, a text as a text file.
+pub(super) fn as_sent(artifact: &Artifact) -> SentFile {
+    let (name, media_type) = match &artifact.file {
+        Some(file) => (file.name.clone(), file.media_type.clone()),
+        None => (format!("{}.txt", artifact.id), "text/plain".to_owned()),
+    };
+    SentFile { artifact: artifact.id.clone(), name, media_type, bytes: artifact.bytes, alt: None }
+}
+
+/// The intent to send files to the channel's chat, with this text. `key` tells it from others of the turn. `None`: no turn
+/// is open.
+pub(super) fn intent(
+    handle: &ChannelHandle,
+    key: &str,
+    words: String,
+    files: Vec<SentFile>,
+) -> Option<Event> {
+    let delivery_id = |turn: &TurnId| OutboxId::from(format!("{}:{turn}:file:{key}", handle.id));
+    handle.read(|conversation| {
+        let open = conversation.open_turn.as_ref()?;
+        Some(Event::Delivery(DeliveryEvent::Intended {
+            id: delivery_id(&open.id),
+            turn: open.id.clone(),
+            seq: Seq(conversation.next_seq.0.saturating_sub(1)),
+            note: Some(words),
+            approval: None,
+            reply_to: open.reply_to.clone(),
+            edits: None,
+            draft: false,
+            files,
+        }))
+    })
+}
+
+/// What becomes of the files of one result.
+#[derive(Default)]
+pub(super) struct Outgoing {
+    /// The artifacts that are stored, to be journalled before the result.
+    pub(super) stored: Vec<Event>,
+    /// One line for the model about each file.
+    pub(super) notes: Vec<String>,
+    files: Vec<SentFile>,
+    /// What people are told of files that cannot be sent.
+    told: Vec<String>,
+}
+
+impl Outgoing {
+    /// A file was kept: it is sent if the channel's platform takes it.
+    pub(super) fn add(&mut self, ports: &Ports, channel: &ChannelId, artifact: Artifact) {
+        let file = as_sent(&artifact);
+        let described =
+            format!("{} ({}, {}), artifact {}", file.name, file.media_type, size(file.bytes), file.artifact);
+        match check(ports, channel, artifact.bytes) {
+            Ok(()) => {
+                self.notes.push(format!("[sent to the chat: {described}]"));
+                self.files.push(file);
+            }
+            Err(why) => {
+                self.notes.push(format!("[not sent to the chat, since {why}: {described}]"));
+                if why != Unsendable::NoFiles {
+                    metrics::counter!("cairn_files_too_large_total", "platform" => channel.platform().to_owned())
+                        .increment(1);
+                    tracing::warn!(%channel, artifact = %file.artifact, bytes = file.bytes, "a file is too large to be sent");
+                    self.told.push(format!("I have a file, {}, that I cannot send: {why}.", file.name));
+                }
+            }
+        }
+        self.stored.push(Event::Artifact(ArtifactEvent::Stored { artifact }));
+    }
+
+    /// The delivery that sends them.
+    pub(super) fn delivery(self, handle: &ChannelHandle, call: &str) -> Option<Event> {
+        let first = self.stored.first().and_then(|event| match event {
+            Event::Artifact(event) => event.ids().first().cloned(),
+            _ => None,
+        })?;
+        if self.files.is_empty() && self.told.is_empty() {
+            return None;
+        }
+        tracing::debug!(channel = %handle.id, call, files = self.files.len(), "files of a result are to be sent");
+        intent(handle, first.as_str(), self.told.join("\n"), self.files)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_the_last_part_and_ends_no_header() {
+        for (given, name) in [
+            ("file:///home/me/cat.png", Some("cat.png")),
+            ("https://a.example/x/report.pdf?token=1#top", Some("report.pdf")),
+            ("demo://resource/dynamic/", Some("dynamic")),
+            ("..\\..\\.bashrc", Some("bashrc")),
+            ("a\"\r\nX-Evil: 1", Some("aX-Evil 1")),
+            ("@everyone.png", Some("everyone.png")),
+            ("???", None),
+            ("", None),
+        ] {
+            assert_eq!(clean_name(given).as_deref(), name);
+        }
+        assert_eq!(clean_name(&format!("{}.png", "x".repeat(500))).unwrap().len(), NAME_CHARS);
+    }
+
+    #[test]
+    fn sizes_are_read_by_people() {
+        for (bytes, words) in [(999, "999 bytes"), (1_500, "1.5 kB"), (52_428_800, "52.4 MB")] {
+            assert_eq!(size(bytes), words);
+        }
+    }
+}
