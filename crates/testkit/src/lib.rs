@@ -18,6 +18,7 @@ pub mod proxy;
 pub mod random;
 pub mod rig;
 pub mod runtime;
+pub mod speech;
 pub mod systemd;
 pub mod telegram;
 pub mod terminal;

@@ -9,6 +9,7 @@ mod networks;
 mod report;
 mod service;
 mod state;
+mod transcription;
 
 use std::future::ready;
 use std::time::Duration;
@@ -37,8 +38,8 @@ Examples:
   sudo cairn doctor     check the service, configured in /etc/cairn
 
 Checks configuration, prompts, permissions, disk, database, state, models,
-clock, bots on chat networks, tool servers, and the systemd unit. It changes
-nothing, and a running daemon continues.
+clock, bots on chat networks, transcription, tool servers, and the systemd
+unit. It changes nothing, and a running daemon continues.
 
 Each model gets three short requests, as a message makes them: a question, the
 result of a tool call, a later message. Each has the agent's prompt and tools,
@@ -85,7 +86,7 @@ struct Examination {
 type Check = fn(&mut Examination) -> BoxFuture<'_, Vec<Finding>>;
 
 /// All checks, in the order in which they run.
-const CHECKS: [Check; 11] = [
+const CHECKS: [Check; 12] = [
     |x| ready(host::config(x)).boxed(),
     |x| ready(host::permissions(x)).boxed(),
     |x| ready(host::disk(x)).boxed(),
@@ -93,6 +94,7 @@ const CHECKS: [Check; 11] = [
     |x| state::check(x).boxed(),
     |x| models::check(x).boxed(),
     |x| networks::check(x).boxed(),
+    |x| transcription::check(x).boxed(),
     |x| ready(mcp::check(x)).boxed(),
     |x| ready(skipped(x)).boxed(),
     |x| ready(host::clock(x)).boxed(),

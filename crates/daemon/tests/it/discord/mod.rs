@@ -7,3 +7,4 @@ mod rig;
 mod shards;
 mod talk;
 mod trouble;
+mod voice;

@@ -9,4 +9,5 @@ mod restarts;
 mod rig;
 mod talk;
 mod trouble;
+mod voice;
 mod webhook;
