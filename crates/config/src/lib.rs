@@ -52,7 +52,7 @@ use source::{Seg, Source};
 pub use types::{
     AdminConfig, AgentConfig, Api, Bot, Bots, Config, FetchConfig, Limits, Log, LogFormat, McpConfig,
     ModelConfig, Network, NetworkKind, OFFLINE, PlaceKeys, PlatformId, Provider, ScheduleConfig,
-    SearchConfig, SearchProvider, Store,
+    SearchConfig, SearchProvider, Store, TranscribeConfig,
 };
 
 /// A configuration, with its file, warnings and secrets.
@@ -91,6 +91,11 @@ impl Loaded {
     /// The key of a model, if one is configured and could be read.
     pub fn api_key(&self, model: &str) -> Option<&SecretString> {
         self.keys.get(model)
+    }
+
+    /// The key of the server of transcriptions, if one is configured and could be read.
+    pub fn transcribe_key(&self) -> Option<&SecretString> {
+        self.keys.get(TRANSCRIBE)
     }
 
     /// The additional headers of a model's requests, including those from variables.
@@ -244,6 +249,9 @@ impl Config {
     }
 }
 
+/// Where the key of `[transcribe]` stands among those of models.
+const TRANSCRIBE: &str = "[transcribe]";
+
 fn read(file: &Path) -> Result<String, Problem> {
     let shown = file.display();
     let bytes = std::fs::read(file).map_err(|error| {
@@ -289,6 +297,7 @@ fn examined(file: &Path, text: &str, env: &dyn Environment) -> Result<(Loaded, V
     config.mcp = check::check_servers(&mut check, config.mcp, env);
     check::check_search(&mut check, &mut config.search, env);
     check::check_fetch(&mut check, &config.fetch, &config.search);
+    config.transcribe = check::check_transcribe(&mut check, config.transcribe, env);
     check::check_schedules(&mut check, &config);
     check::check_tools(&mut check, &config);
     check::check_operators(&mut check, &config);
@@ -308,6 +317,17 @@ fn examined(file: &Path, text: &str, env: &dyn Environment) -> Result<(Loaded, V
             Err(why) => problems.push(bad_key(&source, idx, model, &why)),
         }
         headers.insert(model.id.clone(), secrets::read_headers(model, env, &mut warnings));
+    }
+    // Its key is read like that of a model; no model can have this id.
+    let hearing = ModelConfig {
+        id: TRANSCRIBE.to_owned(),
+        api_key_env: config.transcribe.api_key_env.clone(),
+        api_key_file: config.transcribe.api_key_file.clone(),
+        ..ModelConfig::default()
+    };
+    match secrets::read_key(&hearing, env, &mut warnings) {
+        Ok(key) => keys.extend(key.map(|key| (TRANSCRIBE.to_owned(), key))),
+        Err(why) => problems.push(Problem::new(format!("the key of [transcribe]: {why}"))),
     }
     let tokens = read_tokens(&source, &config, env, &mut warnings);
     let password = read_password(&source, &config.store, env).map(|password| {

@@ -18,7 +18,7 @@ use super::secrets::looks_secret;
 use super::source::{Seg, Source};
 use super::types::{
     AdminConfig, AgentConfig, Config, FetchConfig, Limits, Log, McpConfig, ModelConfig, Network, PlaceKeys,
-    ScheduleConfig, SearchConfig, Store,
+    ScheduleConfig, SearchConfig, Store, TranscribeConfig,
 };
 
 /// Tables of a list that mean nothing without their name.
@@ -224,6 +224,7 @@ fn all_tables() -> Vec<Table> {
         ("discord.places", fields_of::<PlaceKeys>()),
         ("telegram", fields_of::<Network>()),
         ("telegram.places", fields_of::<PlaceKeys>()),
+        ("transcribe", fields_of::<TranscribeConfig>()),
         ("commands", fields_of::<CommandPermissions>()),
         ("limits", fields_of::<Limits>()),
         ("log", fields_of::<Log>()),

@@ -11,8 +11,10 @@ use crate::markup::name;
 mod download;
 #[cfg(test)]
 mod tests;
+mod transcribe;
 
 pub use download::{DownloadError, Downloads};
+pub use transcribe::{NoWords, Transcriber, TranscriberSettings};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttachLimits {
@@ -36,6 +38,8 @@ pub enum Kind {
     /// A picture of a kind that models take.
     Image,
     Text,
+    /// A recording, which may hold speech.
+    Sound,
     Other,
 }
 
@@ -59,8 +63,7 @@ pub enum Unread {
 
 impl Attachment<'_> {
     pub fn kind(&self) -> Kind {
-        let essence =
-            self.media_type.and_then(|all| all.split(';').next()).unwrap_or("").trim().to_ascii_lowercase();
+        let essence = self.essence();
         let extension = self.name.rsplit_once('.').map_or(String::new(), |(_, end)| end.to_ascii_lowercase());
         let unsaid = essence.is_empty() || essence == "application/octet-stream";
         if is_among(IMAGE_TYPES, &essence) || (unsaid && is_among(IMAGE_EXTENSIONS, &extension)) {
@@ -72,7 +75,17 @@ impl Attachment<'_> {
             || essence.ends_with("+xml")
             || is_among(TEXT_EXTENSIONS, &extension)
             || (unsaid && is_among(TEXT_NAMES, &self.name.to_ascii_lowercase()));
-        if is_text { Kind::Text } else { Kind::Other }
+        let is_sound = essence.starts_with("audio/") || (unsaid && is_among(SOUND_EXTENSIONS, &extension));
+        match () {
+            () if is_text => Kind::Text,
+            () if is_sound => Kind::Sound,
+            () => Kind::Other,
+        }
+    }
+
+    /// The MIME type without its parameters, in lower case; empty if none is given.
+    fn essence(&self) -> String {
+        self.media_type.and_then(|all| all.split(';').next()).unwrap_or("").trim().to_ascii_lowercase()
     }
 
     /// The most bytes to fetch.
@@ -83,8 +96,13 @@ impl Attachment<'_> {
         let most = match self.kind() {
             Kind::Image if limits.images => limits.image_bytes,
             Kind::Text => limits.text_bytes,
-            Kind::Image | Kind::Other => return Err(Unread::Kind),
+            Kind::Image | Kind::Sound | Kind::Other => return Err(Unread::Kind),
         };
+        self.within(most)
+    }
+
+    /// That limit, if the file as described fits.
+    pub(crate) fn within(&self, most: usize) -> Result<usize, Unread> {
         let fits = self.size.is_none_or(|size| size <= most as u64);
         if fits { Ok(most) } else { Err(Unread::TooLarge) }
     }
@@ -111,7 +129,7 @@ impl Attachment<'_> {
                 }
                 None => self.named(size, Unread::Kind),
             },
-            Kind::Other => self.named(size, Unread::Kind),
+            Kind::Sound | Kind::Other => self.named(size, Unread::Kind),
         }
     }
 
@@ -131,7 +149,7 @@ impl Attachment<'_> {
     }
 
     /// The name on one line; a long one is shortened in the middle and keeps its extension.
-    fn shown_name(&self) -> String {
+    pub(crate) fn shown_name(&self) -> String {
         match self.name.rsplit_once('.') {
             Some((stem, ending)) if self.name.chars().count() > 64 && ending.len() <= 8 => {
                 name::display(&format!("{}….{ending}", stem.chars().take(54).collect::<String>()))
@@ -180,6 +198,7 @@ fn is_among(list: &str, word: &str) -> bool {
 
 const IMAGE_TYPES: &str = "image/png image/jpeg image/jpg image/gif image/webp";
 const IMAGE_EXTENSIONS: &str = "png jpg jpeg gif webp";
+const SOUND_EXTENSIONS: &str = "ogg oga opus mp3 m4a wav flac";
 const TEXT_TYPES: &str = "application/json application/x-ndjson application/toml application/xml application/yaml \
     application/x-yaml application/javascript application/x-javascript application/typescript \
     application/x-typescript application/x-sh application/x-shellscript application/sql \

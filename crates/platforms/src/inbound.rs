@@ -3,6 +3,7 @@
 //! network says who did something and where, and sends the answers its own way.
 
 use std::collections::{HashMap, VecDeque};
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use cairn_types::people::pairing::{self, PairingStatus};
 use cairn_types::ports::{AdapterPorts, PairingStore, Refusal};
 use futures::future::BoxFuture;
 use jiff::Timestamp;
+use lru::LruCache;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -49,6 +51,13 @@ pub(crate) const NO_QUESTION: &str = "Nothing that I asked waits there any more.
 
 /// The answer to a command or a press where the bot serves nobody.
 const NOT_HERE: &str = "I am not set up to answer you here.";
+
+/// The answer to a voice message where nothing transcribes it.
+const CANNOT_HEAR: &str = "I cannot listen to voice messages; please write. Whoever runs me can switch this on with `model` of \
+                           `[transcribe]` in my configuration.";
+
+/// Most chats of which is known that they were told so.
+const TOLD_MAX: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 
 /// A person or a bot on a network.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -184,6 +193,8 @@ pub(crate) struct InboundPath {
     pub(crate) ports: AdapterPorts,
     pub(crate) pairing_store: Arc<dyn PairingStore>,
     waits: Mutex<Waits>,
+    /// Chats that were told how recordings can be understood, the latest ones.
+    told_to_hear: Mutex<LruCache<ChannelId, ()>>,
     /// When messages of other bots were let through to be answered, within the last minute.
     of_bots: Mutex<HashMap<ChannelId, VecDeque<Instant>>>,
 }
@@ -195,7 +206,15 @@ impl InboundPath {
         ports: AdapterPorts,
         pairing_store: Arc<dyn PairingStore>,
     ) -> Self {
-        Self { platform, chat, ports, pairing_store, waits: Mutex::default(), of_bots: Mutex::default() }
+        Self {
+            platform,
+            chat,
+            ports,
+            pairing_store,
+            waits: Mutex::default(),
+            told_to_hear: Mutex::new(LruCache::new(TOLD_MAX)),
+            of_bots: Mutex::default(),
+        }
     }
 
     pub(crate) fn platform(&self) -> &'static str {
@@ -463,6 +482,15 @@ impl InboundPath {
                 true
             }
         }
+    }
+
+    /// What a chat is told when somebody speaks to a bot that cannot hear; `None`: it can, or the chat was told.
+    pub(crate) fn how_to_hear(&self, channel: &ChannelId) -> Option<&'static str> {
+        if self.chat.get().transcriber.is_some() {
+            return None;
+        }
+        let told = self.told_to_hear.lock().put(channel.clone(), ());
+        told.is_none().then_some(CANNOT_HEAR)
     }
 
     /// Passes a message to the runtime, with retries. `on_busy` is called while its channel has no room.

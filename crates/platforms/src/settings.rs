@@ -10,7 +10,7 @@ use cairn_types::people::access::AccessPolicy;
 use jiff::SignedDuration;
 use parking_lot::RwLock;
 
-use crate::attach::AttachLimits;
+use crate::attach::{AttachLimits, Transcriber};
 
 /// Access rules, attachment limits and display settings of an adapter.
 #[derive(Debug, Clone)]
@@ -24,6 +24,8 @@ pub struct ChatSettings {
     pub image_max_bytes: usize,
     /// Largest text file that is taken in, in bytes; larger ones are only named.
     pub text_max_bytes: usize,
+    /// What turns recordings into words; `None`: they are only named.
+    pub transcriber: Option<Arc<Transcriber>>,
     /// Least time between two edits of a draft; `None`: no drafts are shown.
     pub draft_every: Option<Duration>,
     /// How long a person's next message is waited for before they are answered; zero: not at all.
@@ -42,6 +44,7 @@ impl ChatSettings {
             images: BTreeSet::new(),
             image_max_bytes: attach.image_bytes,
             text_max_bytes: attach.text_bytes,
+            transcriber: None,
             draft_every: None,
             gather: Duration::ZERO,
             catch_up: CatchUp::default(),

@@ -20,6 +20,7 @@ pub mod random;
 pub mod rig;
 pub mod runtime;
 pub mod search;
+pub mod speech;
 pub mod systemd;
 pub mod telegram;
 pub mod terminal;

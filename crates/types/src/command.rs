@@ -517,7 +517,8 @@ mod tests {
     #[test]
     fn every_listed_command_is_read_back_by_its_name() {
         for spec in COMMANDS {
-            let command = Command::parse(spec.name, "words").expect("is known").expect("is whole");
+            let words = if spec.name == "private" { "on" } else { "words" };
+            let command = Command::parse(spec.name, words).expect("is known").expect("is whole");
             assert_eq!(command.name(), spec.name);
             assert!(spec.description.len() <= 100 && spec.name.len() <= 32, "{}", spec.name);
         }

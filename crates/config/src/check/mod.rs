@@ -6,6 +6,7 @@ mod network;
 mod schedules;
 mod store;
 mod tools;
+mod transcribe;
 
 use cairn_core::settings::BadSetting;
 
@@ -22,6 +23,7 @@ pub(super) use network::{bot_path, check_bots, check_operators, check_webhooks};
 pub(super) use schedules::check_schedules;
 pub(super) use store::check_store;
 pub(super) use tools::{check_fetch, check_search, check_servers, check_tools};
+pub(super) use transcribe::check_transcribe;
 
 pub(super) struct Check<'s, 't> {
     pub(super) source: &'s Source<'t>,

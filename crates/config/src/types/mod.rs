@@ -16,6 +16,7 @@ mod limits;
 mod network;
 mod schedules;
 mod tools;
+mod transcribe;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -38,6 +39,7 @@ pub use network::{Bot, Bots, Network, NetworkKind, PlaceKeys, PlatformId};
 pub(super) use network::{is_id, is_name};
 pub use schedules::ScheduleConfig;
 pub use tools::{FetchConfig, McpConfig, SearchConfig, SearchProvider};
+pub use transcribe::TranscribeConfig;
 
 /// The whole configuration. The first paragraph of a table's doc is its headline in the reference.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -76,6 +78,10 @@ pub struct Config {
     /// All keys mean what they mean in [discord]. The token is the one that @BotFather gives. Ids of groups are negative.
     #[serde(skip_serializing_if = "is_empty")]
     pub telegram: Bots,
+    /// Voice messages: a server that turns them into words
+    ///
+    /// The words are the message, also of those that are not addressed to the bot. Without `model` recordings are only named.
+    pub transcribe: TranscribeConfig,
     /// Commands that people give in chats
     pub commands: CommandPermissions,
     /// Bounds of what is taken in and of how long things take

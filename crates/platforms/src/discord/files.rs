@@ -4,7 +4,7 @@ use cairn_types::message::Part;
 use reqwest::Url;
 
 use super::wire::AttachedFile;
-use crate::attach::{AttachLimits, Attachment, DownloadError, Downloads, Unread};
+use crate::attach::{AttachLimits, Attachment, DownloadError, Downloads, Transcriber, Unread};
 
 const HOSTS: [&str; 2] = ["https://cdn.discordapp.com", "https://media.discordapp.net"];
 
@@ -34,14 +34,25 @@ impl Files {
         Ok(Self { platform, downloads: Downloads::new(hosts, own)? })
     }
 
-    /// An attached file as a message part. A file over the limits or that cannot be fetched is only named.
-    pub(super) async fn part(&self, attached: &AttachedFile, limits: AttachLimits) -> Part {
+    /// An attached file as a message part. A file over the limits or that cannot be fetched is only named. Without a
+    /// `transcriber` recordings are, too.
+    pub(super) async fn part(
+        &self,
+        attached: &AttachedFile,
+        limits: AttachLimits,
+        transcriber: Option<&Transcriber>,
+    ) -> Part {
         let attachment = Attachment {
             name: &attached.filename,
             media_type: attached.content_type.as_deref(),
             size: Some(attached.size),
         };
-        let fetched = match attachment.wanted(&limits) {
+        let transcriber = transcriber.filter(|_| attachment.is_sound());
+        let wanted = match transcriber {
+            Some(transcriber) => attachment.within(transcriber.max_bytes()),
+            None => attachment.wanted(&limits),
+        };
+        let fetched = match wanted {
             Ok(most) => self.downloads.fetch(&attached.url, most).await.map_err(|error| {
                 tracing::warn!(platform = self.platform, %error, "an attachment could not be read; it is only named");
                 match error {
@@ -53,6 +64,11 @@ impl Files {
             }),
             Err(unread) => Err(unread),
         };
-        attachment.part(fetched)
+        let Some(transcriber) = transcriber else { return attachment.part(fetched) };
+        let called = match attached.duration_secs {
+            Some(secs) => format!("voice message ({secs:.0} s)"),
+            None => format!("audio {}", attachment.shown_name()),
+        };
+        transcriber.part(self.platform, &called, &attachment, fetched).await
     }
 }

@@ -162,6 +162,9 @@ pub(super) struct AttachedFile {
     pub(super) description: Option<String>,
     #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) size: u64,
+    /// Of a voice message alone.
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) duration_secs: Option<f64>,
     #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) url: String,
 }

@@ -31,7 +31,15 @@ pub(super) struct Speaker {
 pub(super) enum Attached {
     Photo(Vec<PhotoSize>),
     Document(FileRef),
-    Named { name: String, media_type: Option<String> },
+    /// A recording, and how it is named.
+    Sound {
+        name: String,
+        file: FileRef,
+    },
+    Named {
+        name: String,
+        media_type: Option<String>,
+    },
 }
 
 /// The author of a message; anonymous admins and channels write as their chat.
@@ -177,7 +185,7 @@ fn said(reply: &Message, picked: Option<String>, own: bool, me: &User) -> String
             Attached::Document(file) => {
                 format!("[file {}]", name::display(file.file_name.as_deref().unwrap_or("document")))
             }
-            Attached::Named { name, .. } => format!("[{name}]"),
+            Attached::Sound { name, .. } | Attached::Named { name, .. } => format!("[{name}]"),
         }));
     }
     said.retain(|piece| !piece.is_empty());
@@ -292,7 +300,7 @@ pub(super) fn pictures_replied_to(message: &Message) -> Vec<Attached> {
                 (file.file_name.as_deref().unwrap_or_default(), file.mime_type.as_deref());
             Attachment { name, media_type, size: None }.kind() == Kind::Image
         }
-        Attached::Named { .. } => false,
+        Attached::Sound { .. } | Attached::Named { .. } => false,
     });
     pictures
 }
@@ -314,12 +322,20 @@ pub(super) fn attached(message: &Message) -> Vec<Attached> {
         ("video", &message.video),
         ("video message", &message.video_note),
     ] {
-        out.extend(file.as_ref().map(|file| named(what, file)));
+        out.extend(file.as_ref().map(|file| match what {
+            "video" => named(what, file),
+            _ => Attached::Sound { name: called(what, file), file: file.clone() },
+        }));
     }
     out
 }
 
 fn named(what: &str, file: &FileRef) -> Attached {
+    Attached::Named { name: called(what, file), media_type: file.mime_type.clone() }
+}
+
+/// How a file is named that has no text.
+fn called(what: &str, file: &FileRef) -> String {
     let mut called = what.to_owned();
     if let Some(given) = file.file_name.as_deref().or(file.title.as_deref()) {
         called.push_str(&format!(" {}", name::display(given)));
@@ -327,7 +343,7 @@ fn named(what: &str, file: &FileRef) -> Attached {
     if let Some(seconds) = file.duration {
         called.push_str(&format!(" ({seconds} s)"));
     }
-    Attached::Named { name: called, media_type: file.mime_type.clone() }
+    called
 }
 
 #[cfg(test)]

@@ -12,27 +12,32 @@ use super::Telegram;
 use super::api::CallError;
 use super::content::Attached;
 use super::wire::{FileRef, PhotoSize};
-use crate::attach::{AttachLimits, Attachment, Unread};
+use crate::attach::{AttachLimits, Attachment, Transcriber, Unread};
 
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Longest time to fetch a file; its message waits, and so do later ones of its chat.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(40);
 
+/// Largest file that Telegram's own server hands to a bot: <https://core.telegram.org/bots/api#getfile>.
+const GET_FILE_MAX: u64 = 20 << 20;
+
 /// Pause before a failed fetch is repeated.
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl Telegram {
     /// A message's attachments as parts. A file that is too large, of an unsupported kind, or cannot be fetched is only
-    /// named.
-    pub(super) async fn parts_of(&self, attached: Vec<Attached>, agent: &AgentId) -> Vec<Part> {
+    /// named. `hear`: recordings are transcribed.
+    pub(super) async fn parts_of(&self, attached: Vec<Attached>, agent: &AgentId, hear: bool) -> Vec<Part> {
         let chat = self.chat.get();
+        let transcriber = chat.transcriber.as_deref().filter(|_| hear);
         let limits = chat.attach_limits(chat.images.contains(agent));
         let mut parts = Vec::with_capacity(attached.len());
         for item in attached {
             parts.push(match item {
                 Attached::Photo(sizes) => self.photo(sizes, &limits).await,
-                Attached::Document(file) => self.document(&file, &limits).await,
+                Attached::Document(file) => self.document(&file, &limits, transcriber).await,
+                Attached::Sound { name, file } => self.sound(name, &file, transcriber).await,
                 Attached::Named { name, media_type } => Part::File { name, media_type, text: None },
             });
         }
@@ -49,10 +54,44 @@ impl Telegram {
         self.part(&attachment, best.map_or("", |size| &size.file_id), limits).await
     }
 
-    async fn document(&self, file: &FileRef, limits: &AttachLimits) -> Part {
+    async fn document(
+        &self,
+        file: &FileRef,
+        limits: &AttachLimits,
+        transcriber: Option<&Transcriber>,
+    ) -> Part {
         let name = file.file_name.as_deref().unwrap_or("document");
         let attachment = Attachment { name, media_type: file.mime_type.as_deref(), size: file.file_size };
+        if transcriber.is_some() && attachment.is_sound() {
+            return self.sound(attachment.shown_name(), file, transcriber).await;
+        }
         self.part(&attachment, &file.file_id, limits).await
+    }
+
+    /// A recording as its words.
+    async fn sound(&self, called: String, file: &FileRef, transcriber: Option<&Transcriber>) -> Part {
+        let Some(transcriber) = transcriber else {
+            return Part::File { name: called, media_type: file.mime_type.clone(), text: None };
+        };
+        let name = file.file_name.as_deref().unwrap_or_default();
+        // A video message has no type, and is an MP4.
+        let is_video = called.starts_with("video");
+        let media_type = file.mime_type.as_deref().or(is_video.then_some("video/mp4"));
+        let attachment = Attachment { name, media_type, size: file.file_size };
+        let fetched = match attachment.within(transcriber.max_bytes()) {
+            Ok(most) => match self.fetch(&file.file_id, most).await {
+                Err(Unread::Unavailable) if file.file_size.is_some_and(|size| size > GET_FILE_MAX) => {
+                    tracing::warn!(
+                        platform = self.link.platform(),
+                        "a recording has more than the 20 MB that Telegram hands to bots; it is only named"
+                    );
+                    Err(Unread::TooLarge)
+                }
+                fetched => fetched,
+            },
+            Err(unread) => Err(unread),
+        };
+        transcriber.part(self.link.platform(), &called, &attachment, fetched).await
     }
 
     async fn part(&self, attachment: &Attachment<'_>, file: &str, limits: &AttachLimits) -> Part {

@@ -52,7 +52,7 @@ fn heard(message: &Message) -> Option<Heard> {
     let files = content::attached(message).into_iter().map(|file| match file {
         Attached::Photo(_) => "photo".to_owned(),
         Attached::Document(_) => "document".to_owned(),
-        Attached::Named { name, .. } => name,
+        Attached::Sound { name, .. } | Attached::Named { name, .. } => name,
     });
     Some(Heard {
         chat: address(message).chat,

@@ -139,10 +139,16 @@ impl InboundHandler {
                 }
             };
         }
-        let Some(parts) = self.parts(message, &admitted.agent).await else { return "empty" };
+        let id = self.telegram.message_id(message);
+        // A message that comes again, as after a crash, has its words already.
+        let hear =
+            self.path.chat.get().transcriber.is_none() || self.path.is_new(&admitted.channel, &id).await;
+        let Some(parts) = self.parts(message, &admitted.agent, hear).await else { return "empty" };
+        let unheard = message.is_spoken() && admitted.addressed && due == Due::Now;
+        let hint = if unheard { self.path.how_to_hear(&admitted.channel) } else { None };
         let inbound = Inbound {
             channel: admitted.channel,
-            message: self.telegram.message_id(message),
+            message: id,
             author: admitted.author,
             at: self.said_at(message),
             parts,
@@ -154,7 +160,12 @@ impl InboundHandler {
         };
         let chat = topic_of(message);
         match self.path.submit(inbound, || self.let_urgent_pass(chat)).await {
-            Outcome::Taken => "taken_in",
+            Outcome::Taken => {
+                if let Some(hint) = hint {
+                    self.reply(message, hint.to_owned());
+                }
+                "taken_in"
+            }
             Outcome::Refused { why, reply } => self.refused(message, why, reply),
         }
     }
@@ -178,7 +189,7 @@ impl InboundHandler {
             return "edited_command";
         }
         let Some((_, admitted)) = self.admitted(message, Strangers::MayNot).await else { return "ignored" };
-        let Some(parts) = self.parts(message, &admitted.agent).await else { return "empty" };
+        let Some(parts) = self.parts(message, &admitted.agent, true).await else { return "empty" };
         let Admitted { channel, author, addressed, .. } = admitted;
         let at = message.edit_date.and_then(|at| Timestamp::from_second(at).ok());
         let at = at.unwrap_or_else(|| self.path.now());
@@ -256,7 +267,7 @@ impl InboundHandler {
         });
     }
 
-    async fn parts(&self, message: &Message, agent: &AgentId) -> Option<Vec<Part>> {
+    async fn parts(&self, message: &Message, agent: &AgentId, hear: bool) -> Option<Vec<Part>> {
         let sent = &self.telegram.sent;
         let place = topic_of(message);
         let latest = replied_to(message)
@@ -268,7 +279,7 @@ impl InboundHandler {
         }
         let mut files = content::attached(message);
         files.extend(content::pictures_replied_to(message));
-        parts.extend(self.telegram.parts_of(files, agent).await);
+        parts.extend(self.telegram.parts_of(files, agent, hear).await);
         (!parts.is_empty()).then_some(parts)
     }
 

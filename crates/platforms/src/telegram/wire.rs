@@ -340,6 +340,11 @@ pub(super) struct Message {
 }
 
 impl Message {
+    /// Whether it is a voice or video message, which people speak into.
+    pub(super) fn is_spoken(&self) -> bool {
+        self.voice.is_some() || self.video_note.is_some()
+    }
+
     /// The text or caption, with its entities.
     pub(super) fn words(&self) -> (&str, &[Entity]) {
         match (&self.text, &self.caption) {

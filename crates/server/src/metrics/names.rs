@@ -143,6 +143,7 @@ pub(super) const METRICS: &[(Kind, &str, &str)] = &[
     (Histogram(SHORT), "cairn_turn_own_seconds", "How long a turn takes apart from models, tools and people"),
     (Histogram(LONG), "cairn_turn_seconds", "How long a turn takes, from its start to its end"),
     (Gauge, "cairn_turns_open", "Turns under way"),
+    (Counter, "cairn_transcriptions_total", "Recordings that were to be transcribed, by outcome"),
     (Counter, "cairn_turns_total", "Turns that ended, by agent and outcome"),
     (Counter, "cairn_usage_disbelieved_total", "Reports of usage by a model's server that cannot be true; our own estimate was used"),
     (Histogram(SHARE), "cairn_usage_ratio", "Usage of the window at the end of a turn, by agent"),

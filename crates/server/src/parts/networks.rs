@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use cairn_platforms::attach::{NoWords, Transcriber, TranscriberSettings};
 use cairn_platforms::discord::{self, Discord, DiscordSettings, Refusals};
 use cairn_platforms::fence::Fence;
 use cairn_platforms::settings::{CatchUp, ChatSettings, LiveChat};
@@ -30,6 +31,8 @@ pub enum BadNetwork {
     Discord(#[from] discord::BadSettings),
     #[error(transparent)]
     Telegram(#[from] telegram::BadSettings),
+    #[error("[transcribe]: {0}")]
+    Transcriber(NoWords),
 }
 
 /// The adapters of a daemon, and the parts that can change or are served elsewhere.
@@ -49,7 +52,9 @@ pub type Chats = BTreeMap<&'static str, LiveChat>;
 pub fn tell(chats: &Chats, config: &Config) {
     for (platform, live) in chats {
         if let Some(bot) = config.bot(platform) {
-            live.set(chat(bot.network, config));
+            // As at the start: a change of [transcribe] needs a restart.
+            let transcriber = live.get().transcriber.clone();
+            live.set(ChatSettings { transcriber, ..chat(bot.network, config) });
         }
     }
 }
@@ -172,6 +177,7 @@ pub fn adapters(
     state: &Path,
     fence: &Fence,
 ) -> Result<Networks, BadNetwork> {
+    let transcriber = transcriber(loaded).transpose().map_err(BadNetwork::Transcriber)?.map(Arc::new);
     let (mut out, all_refusals) = (Networks::default(), Refusals::default());
     for bot in loaded.config.bots().filter(|bot| bot.network.enabled) {
         let platform = kept(bot.platform());
@@ -200,10 +206,25 @@ pub fn adapters(
                 (Arc::new(telegram), chat)
             }
         };
+        chat.set(ChatSettings { transcriber: transcriber.clone(), ..ChatSettings::clone(&chat.get()) });
         out.adapters.push(adapter);
         out.chats.insert(platform, chat);
     }
     Ok(out)
+}
+
+/// What turns recordings into words, if it is configured.
+pub fn transcriber(loaded: &Loaded) -> Option<Result<Transcriber, NoWords>> {
+    let config = &loaded.config.transcribe;
+    let model = config.model.clone()?;
+    Some(Transcriber::new(TranscriberSettings {
+        base_url: config.base_url.clone(),
+        key: loaded.transcribe_key().cloned(),
+        model,
+        language: config.language.clone(),
+        time_limit: Duration::from_secs(config.timeout_secs),
+        max_bytes: kib(config.max_mib << 10),
+    }))
 }
 
 /// The agents whose first model takes pictures.
@@ -248,6 +269,7 @@ fn chat(network: &Network, config: &Config) -> ChatSettings {
         images: agents_that_see(config),
         image_max_bytes: kib(network.image_kib),
         text_max_bytes: kib(network.text_file_kib),
+        transcriber: None,
         draft_every: draft_every(network),
         gather: Duration::from_millis(network.gather_ms),
         catch_up: CatchUp {

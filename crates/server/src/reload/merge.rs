@@ -24,6 +24,7 @@ pub fn merged(old: &Arc<Loaded>, new: Loaded) -> Loaded {
         schedules: new.schedules,
         discord: bots(holds.discord, &new.discord),
         telegram: bots(holds.telegram, &new.telegram),
+        transcribe: holds.transcribe,
         commands: new.commands,
         limits: Limits {
             admitted_messages: holds.limits.admitted_messages,

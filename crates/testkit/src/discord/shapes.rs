@@ -93,6 +93,10 @@ fn file(origin: &str, channel: u64, file: &File) -> Value {
         "id": file.id.to_string(), "filename": file.name, "size": file.size, "url": url, "proxy_url": url,
         "content_type": file.content_type, "content_scan_version": 0,
     });
+    // A voice message: <https://discord.com/developers/docs/resources/message#attachment-object>.
+    if file.name == "voice-message.ogg" {
+        merge(&mut body, json!({"duration_secs": 2.5, "waveform": "FzYACgAAAAAAACQAAAAAAAA="}));
+    }
     if file.content_type.starts_with("image/") {
         merge(
             &mut body,

@@ -10,6 +10,7 @@ mod report;
 mod search;
 mod service;
 mod state;
+mod transcription;
 
 use std::future::ready;
 use std::time::Duration;
@@ -38,8 +39,8 @@ Examples:
   sudo cairn doctor     check the service, configured in /etc/cairn
 
 Checks configuration, prompts, permissions, disk, database, state, models,
-clock, bots on chat networks, tool servers, and the systemd unit. It changes
-nothing, and a running daemon continues.
+clock, bots on chat networks, transcription, tool servers, and the systemd
+unit. It changes nothing, and a running daemon continues.
 
 Each model gets three short requests, as a message makes them: a question, the
 result of a tool call, a later message. Each has the agent's prompt and tools,
@@ -94,6 +95,7 @@ const CHECKS: [Check; 12] = [
     |x| state::check(x).boxed(),
     |x| models::check(x).boxed(),
     |x| networks::check(x).boxed(),
+    |x| transcription::check(x).boxed(),
     |x| ready(mcp::check(x)).boxed(),
     |x| search::check(x).boxed(),
     |x| ready(skipped(x)).boxed(),

@@ -8,3 +8,4 @@ mod rig;
 mod shards;
 mod talk;
 mod trouble;
+mod voice;

@@ -10,4 +10,5 @@ mod restarts;
 mod rig;
 mod talk;
 mod trouble;
+mod voice;
 mod webhook;

@@ -192,15 +192,22 @@ impl InboundHandler {
 
     /// Passes a message to the runtime, and tells its author if it is refused.
     pub(super) async fn submit(&self, served: Served) {
-        let Some(parts) = self.parts(&served).await else { return };
+        let id = RuntimeMessage::new(served.message.id.to_string());
+        // A message that comes again, as after a crash, has its words already.
+        let hear = self.path.chat.get().transcriber.is_none()
+            || self.path.is_new(&served.admitted.channel, &id).await;
+        let Some(parts) = self.parts(&served, hear).await else { return };
         let Served { message, admitted } = served;
+        let is_spoken = message.attachments.iter().any(|attached| attached.duration_secs.is_some());
+        let hint =
+            if is_spoken && admitted.addressed { self.path.how_to_hear(&admitted.channel) } else { None };
         let reply_to = message.referenced_message.as_ref();
         let me = *self.me.lock();
         let answers = reply_to.filter(|answered| Some(answered.author.id) == me);
         let answers = answers.map(|answered| answered.content.as_str());
         let inbound = Inbound {
             channel: admitted.channel,
-            message: RuntimeMessage::new(message.id.to_string()),
+            message: id,
             author: admitted.author,
             at: time_of(message.id.get()),
             parts,
@@ -211,14 +218,18 @@ impl InboundHandler {
             gather: self.path.chat.get().gather(answers),
         };
         let outcome = self.path.submit(inbound, || ()).await;
-        if let Outcome::Refused { reply: Some(words), .. } = outcome {
+        let words = match outcome {
+            Outcome::Taken => hint.map(str::to_owned),
+            Outcome::Refused { reply, .. } => reply,
+        };
+        if let Some(words) = words {
             self.outbox.notice(message.channel_id, message.id, &words).await;
         }
     }
 
     /// Passes an edited message to the runtime.
     pub(super) async fn amend_edited(&self, served: Served) {
-        let Some(parts) = self.parts(&served).await else { return };
+        let Some(parts) = self.parts(&served, true).await else { return };
         let Served { message, admitted: Admitted { channel, author, addressed, .. } } = served;
         let (id, at) = (RuntimeMessage::new(message.id.to_string()), self.path.now());
         let change = Change::Edited { author, parts, addressed };
@@ -247,8 +258,8 @@ impl InboundHandler {
         provenance
     }
 
-    /// The content of a message as parts; `None` if it is empty.
-    async fn parts(&self, served: &Served) -> Option<Vec<Part>> {
+    /// The content of a message as parts; `None` if it is empty. `hear`: recordings are transcribed.
+    async fn parts(&self, served: &Served, hear: bool) -> Option<Vec<Part>> {
         let me = (*self.me.lock())?;
         let Served { message, admitted } = served;
         let last_own = self.outbox.last(message.channel_id);
@@ -259,10 +270,11 @@ impl InboundHandler {
         }
         let chat = self.path.chat.get();
         let limits = chat.attach_limits(chat.images.contains(&admitted.agent));
+        let transcriber = chat.transcriber.as_deref().filter(|_| hear);
         let forwarded = message.message_snapshots.iter().flat_map(|snapshot| &snapshot.message.attachments);
         let answered = message.referenced_message.iter().flat_map(|answered| answered.pictures());
         for attached in message.attachments.iter().chain(forwarded).chain(answered) {
-            parts.push(self.outbox.files.part(attached, limits).await);
+            parts.push(self.outbox.files.part(attached, limits, transcriber).await);
         }
         (!parts.is_empty()).then_some(parts)
     }

@@ -1,0 +1,116 @@
+//! Voice messages: their words are the message, and none is lost where there are no words.
+
+use cairn_testkit::speech::FakeSpeech;
+use cairn_testkit::telegram::{Attachment, Say};
+
+use super::rig::{Rig, World, texts};
+
+fn voice() -> Say {
+    Say::default().with(Attachment::Voice(12))
+}
+
+async fn listening(world: World, speech: &FakeSpeech, keys: &str) -> Rig {
+    std::fs::write(world.dir.path().join("speech.key"), "sk-speech").unwrap();
+    let keys = format!(
+        "direct = \"open\"\n{keys}\n[transcribe]\nmodel = \"whisper-1\"\nbase_url = \"{}\"\n\
+         api_key_file = \"speech.key\"\nlanguage = \"en\"",
+        speech.base_url()
+    );
+    world.start(&keys).await
+}
+
+#[tokio::test]
+async fn the_words_are_the_message_marked_as_spoken_and_asked_for_once() {
+    let speech = FakeSpeech::start().await;
+    let mut rig = listening(World::new().await, &speech, "").await;
+    speech.say("feed the quokka at nine");
+    rig.telegram.say(rig.alice.id, &rig.alice, voice());
+    rig.telegram.wait_sent(rig.alice.id, 1).await;
+    let request = rig.last_request();
+    assert!(request.contains("[voice message (12 s), transcribed]\nfeed the quokka at nine"), "{request}");
+    let heard = speech.heard().remove(0);
+    assert_eq!((heard.file_name.as_str(), heard.sound.as_slice()), ("sound.ogg", b"voice".as_slice()));
+    let field = |name: &str| heard.fields.get(name).map(String::as_str);
+    assert_eq!((field("model"), field("language")), (Some("whisper-1"), Some("en")));
+    assert_eq!(field("response_format"), Some("json"));
+    assert_eq!(heard.authorization.as_deref(), Some("Bearer sk-speech"));
+    let (_, history) = rig.cairn(&["history", &format!("main/telegram/{}", rig.alice.id)]).await;
+    assert!(history.contains("transcribed") && history.contains("feed the quokka"), "{history}");
+
+    rig.telegram.wait_confirmed().await;
+    rig.kill().await;
+    rig.restart().await;
+    rig.ask(&rig.alice, "what was that, quokka?").await;
+    assert!(rig.last_request().contains("feed the quokka at nine"));
+    assert_eq!(speech.heard().len(), 1, "what is journalled is asked for by nobody");
+    speech.assert_clean();
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn in_a_group_all_are_heard_and_no_chat_waits_for_another() {
+    let speech = FakeSpeech::start().await;
+    let world = World::new().await;
+    let hut = world.telegram.supergroup("Quokka hut");
+    let rig = listening(world, &speech, &format!("chats = [{hut}]")).await;
+    speech.say("the roof of the quokka is red");
+    let gate = speech.hold();
+    rig.telegram.say(hut, &rig.alice, voice());
+    speech.wait_heard(1).await;
+    rig.telegram.say(hut, &rig.bob, Say::text("which colour, quokka?").mention());
+    // Another chat is answered meanwhile.
+    rig.ask(&rig.bob, "hello quokka").await;
+    assert_eq!(rig.asked(), 1);
+    gate.open();
+    rig.telegram.wait_sent(hut, 1).await;
+    let request = rig.last_request();
+    let (said, asked) = (request.find("the roof of the quokka is red"), request.find("which colour"));
+    assert!(said.is_some() && said < asked, "the order of the chat holds: {request}");
+    assert_eq!(rig.asked(), 2, "what is not addressed is context");
+    speech.assert_clean();
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_message_without_words_is_named_and_not_lost() {
+    let speech = FakeSpeech::start().await;
+    let rig = listening(World::new().await, &speech, "").await;
+    speech.fail(503);
+    rig.telegram.say(rig.alice.id, &rig.alice, voice());
+    rig.telegram.wait_sent(rig.alice.id, 1).await;
+    assert!(rig.last_request().contains("voice message (12 s) (could not be transcribed)"));
+    assert!(rig.log().contains("the server answered 503"), "{}", rig.log());
+    speech.say(" ");
+    rig.telegram.say(rig.alice.id, &rig.alice, voice());
+    rig.telegram.wait_sent(rig.alice.id, 2).await;
+    assert!(rig.last_request().contains("voice message (12 s) (no words were heard)"));
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn without_a_server_who_speaks_is_told_once_how_it_is_switched_on() {
+    let rig = Rig::open().await;
+    rig.telegram.say(rig.alice.id, &rig.alice, voice());
+    rig.telegram.wait_sent(rig.alice.id, 2).await;
+    assert!(rig.last_request().contains("voice message (12 s)"));
+    rig.telegram.say(rig.alice.id, &rig.alice, voice());
+    rig.telegram.wait_sent(rig.alice.id, 3).await;
+    rig.ask(&rig.alice, "hello quokka").await;
+    let sent = rig.telegram.sent(rig.alice.id);
+    let told = texts(&sent).iter().filter(|text| text.contains("[transcribe]")).count();
+    assert_eq!((sent.len(), told), (4, 1), "{sent:?}");
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn doctor_asks_the_server() {
+    let speech = FakeSpeech::start().await;
+    let rig = listening(World::new().await, &speech, "").await;
+    let (_, found) = rig.cairn(&["doctor"]).await;
+    assert!(found.contains("the server takes recordings"), "{found}");
+    speech.fail(401);
+    let (code, found) = rig.cairn(&["doctor"]).await;
+    assert!(code == 1 && found.contains("the server answered 401"), "{found}");
+    speech.assert_clean();
+    rig.end().await;
+}
