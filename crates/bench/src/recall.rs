@@ -1,17 +1,22 @@
 //! Evidence recall through `cairn search`, on a file in LoCoMo's or BEAM's format.
 //!
 //! Each conversation is replayed, with its dates, into a channel of its own, and a scripted model says what the model said in the
-//! file; where it said nothing, the offline model answers. Each question is searched for by the command line.
+//! file; where it said nothing, the offline model answers. Each question is searched for by the command line. With
+//! `--embeddings FOLDER` the daemon makes vectors of all entries before.
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
+use std::time::Duration;
 
 use cairn_bench::locomo::{Conversation, Evidence, beam, load, replay_lines};
 use cairn_testkit::daemon::Daemon;
 use cairn_testkit::model::{Answer, FakeModel, Kind};
 use serde_json::Value;
 use tokio::process::Command;
+
+/// So long without another vector: all have one.
+const QUIET: Duration = Duration::from_secs(5);
 
 /// Results that are asked for.
 const LIMIT: &str = "50";
@@ -42,7 +47,13 @@ pub(crate) async fn run(
     let replies =
         conversations.iter().flat_map(|conversation| &conversation.turns).any(|turn| turn.reply.is_some());
     let config = dir.join("config.toml");
-    std::fs::write(&config, if replies { scripted(&model.base_url()) } else { String::new() })?;
+    let (folder, options) = match options {
+        ["--embeddings", folder, rest @ ..] => (Some(*folder), rest),
+        _ => (None, options),
+    };
+    let mut toml = if replies { scripted(&model.base_url()) } else { String::new() };
+    toml.extend(folder.map(|folder| format!("\n[embeddings]\nfolder = {}\n", Value::from(folder))));
+    std::fs::write(&config, toml)?;
     let state = dir.join("state");
     let daemon = Daemon::start(cairn, &state, Some(&config)).await?;
     for (idx, conversation) in conversations.iter().enumerate() {
@@ -53,6 +64,9 @@ pub(crate) async fn run(
         std::fs::write(&lines, replay_lines(conversation))?;
         let lines = lines.to_string_lossy().into_owned();
         json(cairn, &state, &["replay", &lines, "--channel", &format!("c{idx}"), "--json"]).await?;
+    }
+    if folder.is_some() {
+        until_embedded(cairn, &state).await?;
     }
     let before = daemon.processor_secs()?;
     let mut found: BTreeMap<&str, Vec<Found>> = BTreeMap::new();
@@ -71,6 +85,21 @@ pub(crate) async fn run(
     daemon.stop().await?;
     print(&found, secs);
     Ok(())
+}
+
+/// Waits until no entry gets a vector any more.
+async fn until_embedded(cairn: &Path, state: &Path) -> Result<(), Box<dyn Error>> {
+    let mut before = Value::Null;
+    loop {
+        let status = json(cairn, state, &["status", "--json"]).await?;
+        let now = status["store"]["embedded"].clone();
+        if now == before {
+            println!("{} entries have a vector", now["entries"]);
+            return Ok(());
+        }
+        before = now;
+        tokio::time::sleep(QUIET).await;
+    }
 }
 
 fn scripted(url: &str) -> String {

@@ -50,8 +50,8 @@ pub use secrets::McpSecrets;
 pub use secrets::{is_secret, names_variable, without_secrets};
 use source::{Seg, Source};
 pub use types::{
-    AdminConfig, AgentConfig, Api, Bot, Bots, Config, FetchConfig, Limits, Log, LogFormat, McpConfig,
-    ModelConfig, Network, NetworkKind, OFFLINE, PlaceKeys, PlatformId, Provider, ScheduleConfig,
+    AdminConfig, AgentConfig, Api, Bot, Bots, Config, Embeddings, FetchConfig, Limits, Log, LogFormat,
+    McpConfig, ModelConfig, Network, NetworkKind, OFFLINE, PlaceKeys, PlatformId, Provider, ScheduleConfig,
     SearchConfig, SearchProvider, Store, TranscribeConfig,
 };
 
@@ -390,6 +390,9 @@ fn written(
         for prompt in [&mut agent.prompt, &mut agent.compactor_prompt].into_iter().flatten() {
             *prompt = source.dir().join(secrets::expanded(prompt, env)).components().collect();
         }
+    }
+    if let Some(folder) = &mut config.embeddings.folder {
+        *folder = source.dir().join(secrets::expanded(folder, env)).components().collect();
     }
     Ok((config, out_of_range))
 }

@@ -17,8 +17,8 @@ use super::hints;
 use super::secrets::looks_secret;
 use super::source::{Seg, Source};
 use super::types::{
-    AdminConfig, AgentConfig, Config, FetchConfig, Limits, Log, McpConfig, ModelConfig, Network, PlaceKeys,
-    ScheduleConfig, SearchConfig, Store, TranscribeConfig,
+    AdminConfig, AgentConfig, Config, Embeddings, FetchConfig, Limits, Log, McpConfig, ModelConfig, Network,
+    PlaceKeys, ScheduleConfig, SearchConfig, Store, TranscribeConfig,
 };
 
 /// Tables of a list that mean nothing without their name.
@@ -230,6 +230,7 @@ fn all_tables() -> Vec<Table> {
         ("log", fields_of::<Log>()),
         ("admin", fields_of::<AdminConfig>()),
         ("store", fields_of::<Store>()),
+        ("embeddings", fields_of::<Embeddings>()),
         ("retention", fields_of::<RetentionSettings>()),
     ];
     let below = |root: &'static str| agents.map(|(path, keys)| (format!("{root}{path}"), keys));

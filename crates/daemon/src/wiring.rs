@@ -7,13 +7,16 @@ use std::time::Duration;
 use axum::Router;
 use cairn_actors::{Runtime, RuntimeDeps, RuntimeError};
 use cairn_core::store_port::Store as _;
+use cairn_embed::{FolderError, Model};
 use cairn_llm::BadModel;
 use cairn_platforms::fence::Fence;
 use cairn_server::messages;
 use cairn_server::messages::{LocalApi, Mint};
 use cairn_store::{DatabaseOptions, ReadOnlyState, Standby, Store, StoreOptions, keep_checked};
 use cairn_tools::schema::Schemas;
-use cairn_types::ports::{Adapter, AdapterPorts, Clock, PairingStore, Platform, StoreError, Tool, Toolset};
+use cairn_types::ports::{
+    Adapter, AdapterPorts, Clock, Embedder, PairingStore, Platform, StoreError, Tool, Toolset,
+};
 use cairn_types::tool::mcp::pins::Pins;
 use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
@@ -552,6 +555,48 @@ pub fn store_options(loaded: &Loaded, state: &StateDir) -> Result<StoreOptions, 
         database,
         ..StoreOptions::new(&state.path)
     })
+}
+
+/// The model of the folder that is configured, if one is. It takes a part of a second.
+///
+/// # Errors
+/// The folder is no model that is known: the problem names the file and what is wrong with it.
+pub(crate) fn embedder(loaded: &Loaded) -> Result<Option<Arc<dyn Embedder>>, FolderError> {
+    let folder = loaded.config.embeddings.folder.as_deref();
+    Ok(folder.map(Model::open).transpose()?.map(|model| Arc::new(model) as _))
+}
+
+/// The options of a daemon that runs: with the model for vectors. One that cannot be read is logged, and does without.
+///
+/// # Errors
+/// The database password cannot be read.
+pub(crate) async fn options_to_run(
+    loaded: &Arc<Loaded>,
+    state: &StateDir,
+) -> Result<StoreOptions, ConfigError> {
+    let options = store_options(loaded, state)?;
+    let of = Arc::clone(loaded);
+    let embedder = match tokio::task::spawn_blocking(move || embedder(&of)).await {
+        Ok(Ok(embedder)) => embedder,
+        Ok(Err(error)) => {
+            tracing::error!(%error, "the model of [embeddings] cannot be used; searches go by words alone");
+            None
+        }
+        Err(_panic) => {
+            tracing::error!("reading the model of [embeddings] panicked; searches go by words alone");
+            None
+        }
+    };
+    Ok(StoreOptions { embedder, ..options })
+}
+
+/// Opens the store of a state for a daemon that runs.
+///
+/// # Errors
+/// The store is in use, damaged or unreadable, or the database password cannot be read.
+pub(crate) async fn open_to_run(loaded: &Arc<Loaded>, state: &StateDir) -> Result<Store, StartError> {
+    let options = options_to_run(loaded, state).await?;
+    Ok(blocking(move || Store::open(options)).await?)
 }
 
 /// Opens the store of a state.

@@ -27,7 +27,7 @@ pub use open::check_free;
 pub use options::{DatabaseOptions, StoreOptions};
 pub use past::matched_words;
 pub use ports::Found;
-pub use store::{Store, StoreStats, Stuck, StuckPart};
+pub use store::{Embedded, Store, StoreStats, Stuck, StuckPart};
 pub use upkeep::background_check::keep_checked;
 pub use upkeep::backup::restore::{is_there, restore_dir};
 pub use upkeep::backup::{BackupError, BackupReport, RestoreReport};

@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use cairn_types::ports::Embedder;
+
 use crate::files::progress::Progress;
 
 /// What a store is opened with.
@@ -22,6 +24,8 @@ pub struct StoreOptions {
     pub progress: Progress,
     /// The database that holds the journal; the state folder then has a copy. None: the journal is in the state folder alone.
     pub database: Option<DatabaseOptions>,
+    /// The model that makes vectors of what is said, for searches; none: they go by words alone.
+    pub embedder: Option<Arc<dyn Embedder>>,
 }
 
 impl StoreOptions {
@@ -34,6 +38,7 @@ impl StoreOptions {
             checked_at_start_bytes: 4 << 20,
             progress: Progress::default(),
             database: None,
+            embedder: None,
         }
     }
 }

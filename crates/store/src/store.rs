@@ -18,7 +18,7 @@ use crate::cluster::{Database, Following, Leading, Lease, LeaseState};
 use crate::files::artifacts::Artifacts;
 use crate::files::disk::{Background, Disk, Layout, folder_bytes, has_room, io_error, make_dir};
 use crate::files::lock::StateLock;
-use crate::index::{self, Indexer, SearchIndex, Task};
+use crate::index::{self, Embedding, Indexer, SearchIndex, Task};
 use crate::journal::mark::Mark;
 use crate::journal::open::{Start, Tail, ViewState};
 use crate::journal::reader::Reader;
@@ -28,6 +28,7 @@ use crate::upkeep::erasure::ready::PendingErasure;
 use crate::views::archive::Reads;
 use crate::views::codec::{SLED, view_error};
 use crate::views::db::Doubt;
+use crate::views::vectors::VectorState;
 
 use crate::views::{Applied, Applier, Command, JournalRows, Meta, PATIENCE, Views};
 
@@ -51,6 +52,9 @@ pub(crate) const ROOM_EVERY: Duration = Duration::from_secs(5);
 
 /// Reads from sled at once. One that never comes back keeps its thread; the others are for everybody else.
 const READERS: usize = 4;
+
+/// Questions whose vectors are made at once: each takes a processor for a while.
+const QUESTIONS: usize = 2;
 
 /// Work over the whole state at once.
 const BACKGROUND: usize = 2;
@@ -99,6 +103,11 @@ pub(crate) struct Inner {
     pub(crate) index: Arc<SearchIndex>,
     pub(crate) tasks: SyncSender<Task>,
     pub(crate) commands: SyncSender<Command>,
+    /// Wakes the thread that makes vectors, and has it end.
+    to_embed: SyncSender<()>,
+    ends_embedding: Arc<AtomicBool>,
+    /// Questions whose vectors are made at once.
+    pub(crate) questions: Arc<tokio::sync::Semaphore>,
     /// Those that are kept at once.
     pub(crate) snapshots: tokio::sync::Semaphore,
     maintenance: Arc<tokio::sync::Mutex<()>>,
@@ -137,6 +146,8 @@ pub struct StoreStats {
     pub applied_n: u64,
     /// Number of the last record whose words a search finds.
     pub indexed_n: u64,
+    /// The vectors of entries, where a model makes them.
+    pub embedded: Option<Embedded>,
     /// Microseconds that the last write and sync of the journal took.
     pub last_sync_micros: u64,
     /// Syncs of the journal since it was opened.
@@ -145,6 +156,17 @@ pub struct StoreStats {
     pub trouble: Option<StoreError>,
     /// What the last check in the background found wrong with journal or artifacts, for people. Nothing stands still for it.
     pub damage: Vec<String>,
+}
+
+/// Vectors of entries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Embedded {
+    /// The model that makes them.
+    pub model: String,
+    /// How many entries have one.
+    pub entries: u64,
+    /// The last record whose entries have theirs for certain.
+    pub upto: u64,
 }
 
 /// Opens the views, and the journal from where they end.
@@ -199,6 +221,8 @@ impl Store {
         let (appender, writer) = Appender::start(writer)?;
         let (tasks, to_index) = sync_channel(COMMANDS);
         let wake = tasks.clone();
+        let (to_embed, embed_wakes) = sync_channel(1);
+        let wake_embedding = to_embed.clone();
         let (progress, shown_views) = (options.progress.clone(), views.clone());
         let on_applied = Box::new(move || {
             // Once it is stopped nobody needs them.
@@ -206,6 +230,7 @@ impl Store {
                 shown_views.end();
             }
             let _ = wake.try_send(Task::Wake);
+            let _ = wake_embedding.try_send(());
         });
         let journal = layout.journal.clone();
         let mut applier = Applier::new(views.clone(), meta, journal, appender.durable(), on_applied);
@@ -220,7 +245,25 @@ impl Store {
         let recent_bytes = options.sled_cache_bytes as usize / 2;
         let indexer = Indexer::new(index.clone(), at, views.clone(), journal.clone(), appender.durable());
         let indexer = spawn("index", lock.clone(), move || indexer.within(recent_bytes).run(&to_index))?;
+        let ends_embedding = Arc::new(AtomicBool::new(false));
+        let mut threads = vec![writer, applier];
+        if let Some(embedder) = options.embedder.clone() {
+            let embedding = Embedding {
+                embedder,
+                views: views.clone(),
+                commands: commands.clone(),
+                reader: journal.clone(),
+                journal: layout.journal.clone(),
+                durable: appender.durable(),
+                ending: ends_embedding.clone(),
+            };
+            // The first to end: it sends to the thread that writes the views.
+            threads.insert(0, spawn("embed", lock.clone(), move || embedding.run(&embed_wakes))?);
+        }
         let inner = Inner {
+            to_embed,
+            ends_embedding,
+            questions: Arc::new(tokio::sync::Semaphore::new(QUESTIONS)),
             journal,
             readers: Arc::new(tokio::sync::Semaphore::new(READERS)),
             background: Background::new(BACKGROUND),
@@ -246,7 +289,7 @@ impl Store {
             lease: OnceLock::new(),
             damage: Mutex::new(Mark::read(&layout.checked).damage),
             spent: Mutex::default(),
-            threads: Mutex::new(vec![writer, applier]),
+            threads: Mutex::new(threads),
             indexer: Mutex::new(Some(indexer)),
             lock: Mutex::new(Some(lock)),
         };
@@ -456,6 +499,7 @@ impl Store {
             last_n: durable.tail.n,
             applied_n: applied.n,
             indexed_n: self.inner.index.reaches(),
+            embedded: self.embedded(),
             last_sync_micros: durable.last_sync_micros,
             syncs: durable.syncs,
             trouble: self
@@ -465,6 +509,14 @@ impl Store {
                 .or_else(|| self.stuck().map(|stuck| stuck.error())),
             damage: self.inner.damage.lock().clone(),
         })
+    }
+
+    fn embedded(&self) -> Option<Embedded> {
+        let model = self.inner.options.embedder.as_ref()?.model();
+        let rows = self.inner.views.db();
+        let state = rows.and_then(|db| VectorState::of(&db)).ok().flatten();
+        let state = state.filter(|state| state.model == model).unwrap_or_default();
+        Some(Embedded { model: model.to_owned(), entries: state.count, upto: state.n })
     }
 
     /// The part of the store that is stuck in a call now, if any.
@@ -717,6 +769,8 @@ impl Inner {
     /// end in time.
     fn end_threads(&self) -> bool {
         self.index.end();
+        self.ends_embedding.store(true, Ordering::Release);
+        let _ = self.to_embed.try_send(());
         // One that has its queue full sees that it is to end before it takes the next task.
         let _ = self.tasks.try_send(Task::Close);
         let indexer = self.indexer.lock().take();

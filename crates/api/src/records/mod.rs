@@ -77,6 +77,7 @@ pub use reminders::{ReminderRecord, ReminderRequest};
 pub use status::AgentStatus;
 pub use status::ChainStatus;
 pub use status::DrainRecord;
+pub use status::EmbeddedStatus;
 pub use status::Identity;
 pub use status::NodeStatus;
 pub use status::OutboxRecord;

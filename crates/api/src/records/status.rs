@@ -162,15 +162,38 @@ pub struct StoreStatus {
     /// Number of the last event in the search index.
     #[serde(default)]
     pub indexed: u64,
+    /// The vectors of entries, where a model is configured for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub embedded: Option<EmbeddedStatus>,
     /// Why the journal or the views cannot be written or read (a full disk makes the daemon refuse messages until there is
     /// room), or what the background check found damaged.
     pub error: Option<String>,
 }
 
+/// Vectors of entries.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EmbeddedStatus {
+    /// The model that makes them.
+    pub model: String,
+    /// How many entries have one.
+    pub entries: u64,
+    /// Number of the last event whose entries have theirs.
+    pub upto: u64,
+}
+
 impl StoreStatus {
     /// The status of a store that cannot be read.
     pub fn unknown(error: Option<String>) -> Self {
-        Self { journal_bytes: 0, segments: 0, views_bytes: 0, last: 0, applied: 0, indexed: 0, error }
+        Self {
+            journal_bytes: 0,
+            segments: 0,
+            views_bytes: 0,
+            last: 0,
+            applied: 0,
+            indexed: 0,
+            embedded: None,
+            error,
+        }
     }
 }
 

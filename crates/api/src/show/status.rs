@@ -37,6 +37,13 @@ impl Show for StatusRecord {
             let (indexed, last) = (grouped(store.indexed), grouped(store.last));
             facts.push(("search index", words(format!("is being built: record {indexed} of {last}"))));
         }
+        facts.extend(store.embedded.as_ref().map(|of| {
+            let entries = counted(of.entries, "entry", "entries");
+            (
+                "embeddings",
+                words(format!("{entries}, up to record {} of {}, by {}", of.upto, store.last, of.model)),
+            )
+        }));
         if self.state != CHANGING {
             let awake = if leads || !self.running {
                 format!(", {} awake", grouped(self.awake))

@@ -92,10 +92,24 @@ pub struct Config {
     pub admin: AdminConfig,
     /// Where the state is: in files of the state folder, or in a database
     pub store: Store,
+    /// Embeddings: searches find entries that mean what is asked, whatever their words; a restart applies changes
+    ///
+    /// A small model in this process makes a vector of each entry, in the background. About 100 MB of memory.
+    pub embeddings: Embeddings,
     /// Retention: what of an old state is kept smaller, or not at all; one pass a day, 0: off
     ///
     /// `cairn store retain --dry-run` says what it would come to. Artifacts have `artifact_days` and `artifact_mib`, above.
     pub retention: RetentionSettings,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Embeddings {
+    /// The folder of a BERT-like sentence-transformers model such as all-MiniLM-L6-v2: config.json, vocab.txt (uncased),
+    /// model.safetensors (F32). Relative to this file. Not set: searches go by words alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"/var/lib/cairn-models/all-MiniLM-L6-v2")]
+    pub folder: Option<PathBuf>,
 }
 
 fn is_empty(bots: &Bots) -> bool {

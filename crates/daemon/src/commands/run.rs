@@ -259,12 +259,13 @@ impl Process<'_> {
     ) -> Result<Store, StartError> {
         let (loaded, state) = (self.live.now(), &self.connector.state);
         if loaded.config.store.url.is_none() {
-            return systemd::with_time("starting: opening the state", wiring::open(&loaded, state)).await;
+            return systemd::with_time("starting: opening the state", wiring::open_to_run(&loaded, state))
+                .await;
         }
         let source = self.control.source(&self.live);
         let identity = wiring::identity(&loaded, state, Some(self.socket.path().to_owned()));
         let candidate = Candidate {
-            options: wiring::store_options(&loaded, state)?,
+            options: wiring::options_to_run(&loaded, state).await?,
             identity: Identity { started_at: self.control.started_at, ..identity },
             source: source.clone(),
             state: state.clone(),

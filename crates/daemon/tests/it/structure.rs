@@ -8,13 +8,14 @@ use std::process::Command;
 use serde_json::Value;
 
 /// The map of `crates/ARCHITECTURE.md`: which crates a crate may use.
-const EDGES: [(&str, &[&str]); 16] = [
+const EDGES: [(&str, &[&str]); 17] = [
     ("cairn-types", &[]),
     ("cairn-core", &["cairn-types"]),
     ("cairn-config", &["cairn-core", "cairn-types"]),
     ("cairn-platforms", &["cairn-types"]),
     ("cairn-tools", &["cairn-types"]),
     ("cairn-llm", &["cairn-core", "cairn-types"]),
+    ("cairn-embed", &["cairn-types"]),
     ("cairn-store", &["cairn-core", "cairn-types"]),
     ("cairn-actors", &["cairn-core", "cairn-types"]),
     ("cairn-api", &["cairn-core", "cairn-types"]),
@@ -45,6 +46,7 @@ const EDGES: [(&str, &[&str]); 16] = [
             "cairn-cli",
             "cairn-config",
             "cairn-core",
+            "cairn-embed",
             "cairn-llm",
             "cairn-page",
             "cairn-platforms",

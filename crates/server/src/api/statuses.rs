@@ -1,7 +1,7 @@
 //! Parts of the status: the store, the agents, the day's cost.
 
 use cairn_actors::{AgentRuntime, ModelStatus, Runtime};
-use cairn_api::records::{AgentStatus, ChainStatus, SpendStatus, StoreStatus};
+use cairn_api::records::{AgentStatus, ChainStatus, EmbeddedStatus, SpendStatus, StoreStatus};
 use cairn_config::Config;
 use cairn_core::chain::ModelState;
 use cairn_store::StoreStats;
@@ -22,6 +22,11 @@ pub fn store_status(stats: &StoreStats, error: Option<String>) -> StoreStatus {
         last: stats.last_n,
         applied: stats.applied_n,
         indexed: stats.indexed_n,
+        embedded: stats.embedded.as_ref().map(|of| EmbeddedStatus {
+            model: of.model.clone(),
+            entries: of.entries,
+            upto: of.upto,
+        }),
         error: error.or_else(|| damage_told(&stats.damage)),
     }
 }

@@ -66,6 +66,7 @@ pub(super) const METRICS: &[(Kind, &str, &str)] = &[
     (Counter, "cairn_discord_unreadable_total", "Events of Discord that could not be read"),
     (Gauge, "cairn_disk_free_bytes", "Bytes that are free for the daemon where the state folder is"),
     (Gauge, "cairn_disk_size_bytes", "Bytes of the file system where the state folder is"),
+    (Counter, "cairn_embedding_failures_total", "Times that entries or a question got no vector: searches went by words alone"),
     (Counter, "cairn_emergencies_total", "Times that messages left a window before a run had summarised them"),
     (Counter, "cairn_erasures_failed_total", "Erasures that failed at a start and stay pending"),
     (Counter, "cairn_erasures_total", "Persons that were erased"),

@@ -34,6 +34,7 @@ pub fn merged(old: &Arc<Loaded>, new: Loaded) -> Loaded {
         log: Log { level: new.log.level, ..holds.log },
         admin: holds.admin,
         store: holds.store,
+        embeddings: holds.embeddings,
         retention: new.retention,
     };
     keep_agents(&old.config, &mut merged.config);

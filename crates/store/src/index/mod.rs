@@ -8,6 +8,8 @@ mod recents;
 mod schema;
 pub(crate) mod search;
 mod search_index;
+mod vectors;
 
 pub(crate) use indexer::{Indexer, Task};
 pub(crate) use search_index::{SearchIndex, reach};
+pub(crate) use vectors::Embedding;

@@ -19,6 +19,7 @@ use tantivy::{DocAddress, DocId, DocSet, Searcher, SegmentReader, TERMINATED, Ta
 
 use super::schema::{AT, Fields, Subject, WEIGHT, entries_of, memories_of, seconds, summaries_of};
 use super::search_index::{OpenIndex, SearchIndex, index_error, readable};
+use super::vectors;
 use crate::views::archive::Reads;
 use crate::views::history::PAGE_BYTES;
 use crate::views::memories;
@@ -63,10 +64,10 @@ struct Candidate {
 
 impl SearchIndex {
     /// The best documents for a query, with their texts read from journal and views, from a place in their order on; and the
-    /// place where it goes on.
+    /// place where it goes on. With a vector of what is asked, entries that are near it are among them.
     pub(crate) fn search(
         &self,
-        query: &Query,
+        (query, asked): (&Query, Option<&[i8]>),
         after: Option<SearchPlace>,
         reads: &Reads<'_>,
     ) -> Result<(Vec<Hit>, Option<SearchPlace>), StoreError> {
@@ -88,6 +89,10 @@ impl SearchIndex {
         };
         // Those that are held, and how many come before them.
         let (mut held, mut before) = (found(None)?, 0);
+        // Where more have the words than are held, these alone have an order.
+        if let Some(asked) = asked.filter(|_| held.len() < most) {
+            vectors::mix(&searcher, &self.fields, &mut held, (query, asked), reads)?;
+        }
         let (mut hits, mut n_read, mut n_weighed, mut n_bytes) = (Vec::new(), 0, 0, 0);
         let mut known = HashMap::new();
         // So many at a time are weighed together: where a page ends changes no order.
@@ -194,9 +199,9 @@ pub(crate) fn matched(question: &str, memory: &Memory) -> Vec<String> {
 }
 
 /// A document with its score.
-type Scored = (DocAddress, f64);
+pub(super) type Scored = (DocAddress, f64);
 
-fn best_first(a: &Scored, b: &Scored) -> Ordering {
+pub(super) fn best_first(a: &Scored, b: &Scored) -> Ordering {
     b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0))
 }
 

@@ -17,8 +17,8 @@ use super::changes::Changes;
 use super::codec::{Key, view_error};
 use super::db::Db;
 use super::rows::{ChannelState, Meta};
-use super::shared::{Command, KeptSnapshot, Views};
-use super::{opening, shrink};
+use super::shared::{Command, KeptSnapshot, KeptVectors, Views};
+use super::{opening, shrink, vectors};
 use crate::files::disk::remove_dir;
 use crate::journal::Durable;
 use crate::journal::open::Tail;
@@ -91,6 +91,7 @@ impl Applier {
             match next {
                 Ok(Command::Wake) => self.views.woken.store(false, Ordering::Release),
                 Err(RecvTimeoutError::Timeout) => {}
+                Ok(Command::KeepVectors(kept)) => self.keep_vectors(*kept),
                 Ok(Command::KeepSnapshot(kept)) => left = self.keep_snapshots(*kept, commands),
                 #[cfg(test)]
                 Ok(Command::Shrink) => self.begin_copy().unwrap(),
@@ -267,6 +268,20 @@ impl Applier {
         changes.write(&mut meta)?;
         self.meta = meta;
         Ok(())
+    }
+
+    fn keep_vectors(&mut self, kept: KeptVectors) {
+        let KeptVectors { state, vectors, reply } = kept;
+        let write = || {
+            let db = self.views.db()?;
+            let (mut changes, mut meta) = (Changes::new(&db), self.meta.clone());
+            vectors::keep(&mut changes, state, vectors)?;
+            changes.write(&mut meta)?;
+            Ok(meta)
+        };
+        let outcome = write().map(|meta| self.meta = meta);
+        // Nobody waits any more: no error.
+        let _ = reply.send(outcome);
     }
 
     fn finish(&mut self) {

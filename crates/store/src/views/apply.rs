@@ -17,7 +17,7 @@ use super::codec::{Key, Table, encode_small, first_of_block, view_error};
 use super::rows::{
     CallRow, ChannelState, DAY, MessageRow, Meta, Offset, OutboxRow, SeqRow, Speaker, SummaryRow,
 };
-use super::{memories, messages, registry_view, reminders, trail};
+use super::{memories, messages, registry_view, reminders, trail, vectors};
 use crate::journal::line::last_n;
 use crate::journal::open::Checkpoint;
 use crate::journal::segment::Position;
@@ -458,11 +458,13 @@ fn delete(
         seqs.extend(row.seq);
         messages::put(changes, channel, MessageRow { deleted: true, ..row })?;
     }
+    vectors::remove(changes, channel, seqs.iter().map(|seq| (*seq, *seq)))?;
     seqs.into_iter().try_for_each(|seq| change_seq(changes, channel, seq, |row| row.deleted = true))
 }
 
 /// The words of entries are shown to nobody any more.
 fn expire(changes: &mut Changes<'_>, channel: &ChannelId, entries: &[(Seq, Seq)]) -> Result<(), StoreError> {
+    vectors::remove(changes, channel, entries.iter().copied())?;
     let mut seqs = entries.iter().flat_map(|(from, to)| from.0..=to.0);
     seqs.try_for_each(|seq| change_seq(changes, channel, Seq(seq), |row| row.expired = true))
 }

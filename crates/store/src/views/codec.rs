@@ -18,6 +18,9 @@ use serde::de::DeserializeOwned;
 /// 8 to 16 of them at once: full ones take one to two KB.
 const BLOCK: usize = 128;
 
+/// Most vectors of a block: some 6 KB.
+pub(crate) const VECTORS: u64 = 16;
+
 /// The first number of the block that a number is in. Numbers begin with 1.
 pub(crate) fn first_of_block(number: u64) -> u64 {
     let block = BLOCK as u64;
@@ -90,6 +93,10 @@ pub(crate) enum Table {
     Reminder = b'R' as isize,
     /// time, channel → the channel: when the first of its reminders is due.
     Due = b'D' as isize,
+    /// channel, seq of the first → a block of vectors of entries.
+    Vector = b'V' as isize,
+    /// The one row of which model made them, and how far it is.
+    VectorState = b'W' as isize,
 }
 
 impl Table {
@@ -265,6 +272,16 @@ impl Key {
     /// The block that has that entry.
     pub(crate) fn seq(channel: &ChannelId, seq: Seq) -> Self {
         Self::new(Table::Seq, &[channel.as_str()]).number(first_of_block(seq.0))
+    }
+
+    /// The block that has the vector of that entry.
+    pub(crate) fn vector(channel: &ChannelId, seq: Seq) -> Self {
+        Self::vectors(channel).number(seq.0.saturating_sub(1) / VECTORS * VECTORS + 1)
+    }
+
+    /// All vectors of a channel begin with it.
+    pub(crate) fn vectors(channel: &ChannelId) -> Self {
+        Self::new(Table::Vector, &[channel.as_str()])
     }
 
     /// The block of message ids that begins there.

@@ -20,10 +20,11 @@ mod shared;
 mod shrink;
 pub(crate) mod topic;
 pub(crate) mod trail;
+pub(crate) mod vectors;
 
 pub(crate) use applier::{Applier, JournalRows};
 #[cfg(test)]
 pub(crate) use applier::{STILL_READ, apply_next};
 pub(crate) use changed::{Changed, ChangedMemory};
 pub(crate) use rows::Meta;
-pub(crate) use shared::{Applied, Command, KeptSnapshot, PATIENCE, Views};
+pub(crate) use shared::{Applied, Command, KeptSnapshot, KeptVectors, PATIENCE, Views};

@@ -18,6 +18,7 @@ use super::codec::view_error;
 use super::db::Db;
 use super::opening;
 use super::rows::Meta;
+use super::vectors::{Vector, VectorState};
 
 use crate::files::disk::Calls;
 
@@ -29,6 +30,7 @@ pub(crate) enum Command {
     /// More of the journal is durable, or something is suspect.
     Wake,
     KeepSnapshot(Box<KeptSnapshot>),
+    KeepVectors(Box<KeptVectors>),
     /// Copy the rows, whatever room their files take.
     #[cfg(test)]
     Shrink,
@@ -42,6 +44,12 @@ pub(crate) struct KeptSnapshot {
     pub(crate) snapshot: Option<Vec<u8>>,
     pub(crate) outline: Outline,
     pub(crate) reply: oneshot::Sender<Result<(), StoreError>>,
+}
+
+pub(crate) struct KeptVectors {
+    pub(crate) state: VectorState,
+    pub(crate) vectors: Vec<(ChannelId, Vector)>,
+    pub(crate) reply: SyncSender<Result<(), StoreError>>,
 }
 
 /// How far the journal is applied, for those who wait for it, with the rows that show it.

@@ -20,6 +20,7 @@ mod past;
 mod reminders;
 mod retain;
 mod search;
+mod vectors;
 mod views;
 mod watched;
 mod words;

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use crate::model::{ChatRequest, ModelError, ModelEvent, ModelInfo};
 
 mod adapter;
+mod embed;
 mod intake;
 mod reports;
 mod store;
@@ -16,6 +17,7 @@ pub use adapter::{
     Adapter, AdapterFailure, AdapterPorts, CaughtUp, ChatCommands, FilePart, LinkState, PairingStore,
     Platform, PlatformStatus, PlatformTraits, SPLIT_AT_ONCE, SendError, SendPart, Shards,
 };
+pub use embed::Embedder;
 pub use intake::{Admission, Answer, Intake, Progress, Refusal, Reply, TurnFailure};
 pub use reports::{Expired, MemoryTrail, Node, NodeRow, ProgressReport, Shrunk, TrailStep};
 pub use store::{

@@ -2,6 +2,7 @@
 
 mod asking;
 mod database;
+mod embeddings;
 mod host;
 mod mcp;
 mod models;
@@ -87,12 +88,13 @@ struct Examination {
 type Check = fn(&mut Examination) -> BoxFuture<'_, Vec<Finding>>;
 
 /// All checks, in the order in which they run.
-const CHECKS: [Check; 12] = [
+const CHECKS: [Check; 14] = [
     |x| ready(host::config(x)).boxed(),
     |x| ready(host::permissions(x)).boxed(),
     |x| ready(host::disk(x)).boxed(),
     |x| database::check(x).boxed(),
     |x| state::check(x).boxed(),
+    |x| embeddings::check(x).boxed(),
     |x| models::check(x).boxed(),
     |x| networks::check(x).boxed(),
     |x| transcription::check(x).boxed(),

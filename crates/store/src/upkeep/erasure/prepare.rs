@@ -110,8 +110,14 @@ impl Store {
         let (dir, n) = (prepared.dir.join(BESIDE), prepared.at.n);
         let of = &self.inner.options;
         let sled_cache_bytes = of.sled_cache_bytes / CACHE_SHARE;
-        let options =
-            StoreOptions { dir, sled_cache_bytes, progress: progress.clone(), database: None, ..of.clone() };
+        let options = StoreOptions {
+            dir,
+            sled_cache_bytes,
+            progress: progress.clone(),
+            database: None,
+            embedder: None,
+            ..of.clone()
+        };
         let open = self.inner.background.run(PREPARING, move || Store::open(options));
         let mut open = pin!(open);
         let beside = loop {
