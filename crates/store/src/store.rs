@@ -194,6 +194,42 @@ fn open_views_and_journal(
     Ok((views, meta, tail))
 }
 
+fn sequencer(options: &StoreOptions, has_database: bool) -> Box<dyn Sequencer> {
+    if has_database { Box::new(Following::new(&options.dir)) } else { Box::new(Alone) }
+}
+
+/// What is done when the journal has synced records: the views follow.
+fn on_durable(
+    commands: &SyncSender<Command>,
+    views: &Arc<Views>,
+    lock: &Arc<StateLock>,
+) -> Box<dyn Fn() + Send> {
+    let (commands, views, held) = (commands.clone(), Arc::clone(views), Arc::clone(lock));
+    Box::new(move || {
+        let _ = &held;
+        views.wake(&commands);
+    })
+}
+
+/// What is done when the views have taken records in: index and vectors follow.
+fn on_applied(
+    options: &StoreOptions,
+    views: &Arc<Views>,
+    tasks: &SyncSender<Task>,
+    to_embed: &SyncSender<()>,
+) -> Box<dyn Fn() + Send> {
+    let (wake, wake_embedding) = (tasks.clone(), to_embed.clone());
+    let (progress, views) = (options.progress.clone(), Arc::clone(views));
+    Box::new(move || {
+        // Once it is stopped nobody needs them.
+        if progress.reach(views.applied().borrow().n).is_err() {
+            views.end();
+        }
+        let _ = wake.try_send(Task::Wake);
+        let _ = wake_embedding.try_send(());
+    })
+}
+
 impl Store {
     /// `database`: of whose journal the folder has a copy, which was brought up to it. Whoever was to be erased is.
     pub(crate) fn open_locked(
@@ -208,45 +244,26 @@ impl Store {
         let (views, views_are_new) = (Arc::new(views), meta.n == 0);
 
         let (commands, queue) = sync_channel(COMMANDS);
-        let (wake, woken, held) = (commands.clone(), Arc::clone(&views), lock.clone());
-        let on_durable = Box::new(move || {
-            let _ = &held;
-            woken.wake(&wake);
-        });
-        let sequencer: Box<dyn Sequencer> = match &database {
-            Some(_) => Box::new(Following::new(&options.dir)),
-            None => Box::new(Alone),
-        };
+        let on_durable = on_durable(&commands, &views, &lock);
+        let sequencer = sequencer(&options, database.is_some());
         let writer = Writer::new(&layout.journal, disk, options.segment_bytes, tail, sequencer, on_durable);
         let (appender, writer) = Appender::start(writer)?;
-        let (tasks, to_index) = sync_channel(COMMANDS);
-        let wake = tasks.clone();
-        let (to_embed, embed_wakes) = sync_channel(1);
-        let wake_embedding = to_embed.clone();
-        let (progress, shown_views) = (options.progress.clone(), views.clone());
-        let on_applied = Box::new(move || {
-            // Once it is stopped nobody needs them.
-            if progress.reach(shown_views.applied().borrow().n).is_err() {
-                shown_views.end();
-            }
-            let _ = wake.try_send(Task::Wake);
-            let _ = wake_embedding.try_send(());
-        });
-        let journal = layout.journal.clone();
-        let mut applier = Applier::new(views.clone(), meta, journal, appender.durable(), on_applied);
+        let ((tasks, to_index), (to_embed, embed_wakes)) = (sync_channel(COMMANDS), sync_channel(1));
+        let on_applied = on_applied(&options, &views, &tasks, &to_embed);
+        let durable = appender.durable();
+        let mut applier = Applier::new(views.clone(), meta, layout.journal.clone(), durable, on_applied);
         if views.are_open() {
             applier.catch_up()?;
         }
-        let stopped_cleanly = applier.stopped_cleanly();
+        let stopped_cleanly = AtomicBool::new(applier.stopped_cleanly());
         let applier = spawn("views", lock.clone(), move || applier.run(&queue))?;
 
         let (index, at) = SearchIndex::open(&layout.index, &layout.journal, options.checked_at_start_bytes);
         let (index, journal) = (Arc::new(index), Arc::new(Reader::new(&layout.journal)));
-        let recent_bytes = options.sled_cache_bytes as usize / 2;
         let indexer = Indexer::new(index.clone(), at, views.clone(), journal.clone(), appender.durable());
-        let indexer = spawn("index", lock.clone(), move || indexer.within(recent_bytes).run(&to_index))?;
-        let ends_embedding = Arc::new(AtomicBool::new(false));
-        let mut threads = vec![writer, applier];
+        let indexer = indexer.within(options.sled_cache_bytes as usize / 2);
+        let indexer = spawn("index", lock.clone(), move || indexer.run(&to_index))?;
+        let (ends_embedding, mut threads) = (Arc::<AtomicBool>::default(), vec![writer, applier]);
         if let Some(embedder) = options.embedder.clone() {
             let embedding = Embedding {
                 embedder,
@@ -257,7 +274,7 @@ impl Store {
                 durable: appender.durable(),
                 ending: ends_embedding.clone(),
             };
-            // The first to end: it sends to the thread that writes the views.
+            // The first to end, since it sends to the thread that writes the views.
             threads.insert(0, spawn("embed", lock.clone(), move || embedding.run(&embed_wakes))?);
         }
         let inner = Inner {
@@ -283,7 +300,7 @@ impl Store {
             erasing: AtomicBool::new(false),
             erasure: PendingErasure::default(),
             closing: AtomicBool::new(false),
-            stopped_cleanly: AtomicBool::new(stopped_cleanly),
+            stopped_cleanly,
             views_are_new,
             database,
             lease: OnceLock::new(),

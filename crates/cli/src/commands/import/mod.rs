@@ -29,10 +29,10 @@ const LISTED: usize = 20;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Takes result.json of Telegram Desktop, JSON of DiscordChatExporter,
-conversations.json of ChatGPT and of Claude, sessions of OpenClaw, and Cairn's
-own JSON lines. Nothing is answered and no message is sent. What the window has
-no room for leaves it at once, and is summarised in the background. The same
-file again takes in only what is new.
+conversations.json of ChatGPT and of Claude, sessions of OpenClaw, and
+Cairn's own JSON lines. Nothing is answered and no message is sent. What the
+window has no room for leaves it at once, and is summarised in the
+background. The same file again takes in only what is new.
 
 Examples:
   cairn import result.json --channel main/telegram/-1001234 --bot Rook

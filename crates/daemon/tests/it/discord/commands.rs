@@ -52,6 +52,7 @@ async fn every_command_is_registered_put_off_and_answered() {
         "memory",
         "new",
         "pair",
+        "private",
         "remember",
         "remind",
         "reminders",

@@ -344,7 +344,7 @@ async fn a_model_is_asked_as_a_turn_asks_it() {
     let agent = "prompt = \"agent.md.j2\"\ntools = [\"fetch\"]\n\n[fetch]\nenabled = true\n";
     let text = setup.config().replace("max_output_tokens = 1024\n", extra);
     setup.home.config(&text.replace("prompt = \"agent.md.j2\"\n", agent));
-    setup.finds(0, "model fake", "ok", &["with 11 tools", "the result of a call", "a later message"]);
+    setup.finds(0, "model fake", "ok", &["with 12 tools", "the result of a call", "a later message"]);
 
     let asked = setup.model.requests_of(Kind::Reply);
     assert_eq!(asked.len(), 3, "{asked:#?}");
@@ -387,7 +387,7 @@ async fn a_call_that_the_model_makes_itself_gets_its_result() {
         let setup = Setup::new().await;
         setup.change("id = \"fake\"\n", &format!("id = \"fake\"\nprovider = \"{provider}\"\n"));
         setup.model.push(Kind::Reply, Answer::call("time", serde_json::json!({ "zone": "Europe/Oslo" })));
-        setup.finds(0, "model fake", "ok", &["answers a question with 10 tools"]);
+        setup.finds(0, "model fake", "ok", &["answers a question with 11 tools"]);
         let seen = setup.model.seen();
         let second = seen[1].body["messages"].to_string();
         assert!(second.contains("Europe/Oslo") && !second.contains("doctor001"), "{second}");
@@ -416,7 +416,7 @@ async fn no_model_is_fine_that_a_message_would_fail_on() {
         1,
         "model fake",
         "failed",
-        &["with the agent's 10 tools", "Function tools", "`tools = false`"],
+        &["with the agent's 11 tools", "Function tools", "`tools = false`"],
     );
 
     let limit = "max_tokens is too large: 1024. This model supports at most 512 completion tokens.";

@@ -46,7 +46,7 @@ fn an_export_comes_in_once_and_in_order_and_can_be_talked_on_in() {
     let longer = home.file("later.json", export(404));
     let more = home.json(&["import", longer.to_str().unwrap(), "--bot", "Rook", "--channel", "boats"]);
     assert_eq!(figures(&more), [3, 1, 300]);
-    let found = home.json(&["search", "number 17 of", "--channel", "boats", "--limit", "1"]);
+    let found = home.json(&["search", "boats", "number 17 of", "--limit", "1"]);
     assert!(found[0]["text"].as_str().unwrap().contains("number 17 of"), "{found}");
     home.cairn(&["store", "verify"]).ended(0);
 }
