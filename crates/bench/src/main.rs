@@ -101,7 +101,7 @@ async fn run(args: &[&str], dir: &Path) -> Result<(), Box<dyn Error>> {
                 dir: dir.to_owned(),
                 n_places: 10,
                 n_messages: arg(rest, 0, 1_000)?,
-                window: 4_000,
+                window: 4_500,
                 n_kills: 3,
                 seed: arg(rest, 1, 1)?,
             };

@@ -13,7 +13,7 @@ async fn every_message_ends_as_promised_through_trouble_and_a_kill() {
         dir: dir.path().to_owned(),
         n_places: 2,
         n_messages: 72,
-        window: 4_000,
+        window: 4_500,
         n_kills: 1,
         seed: 20_261_120,
     };
