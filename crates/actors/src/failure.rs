@@ -39,7 +39,7 @@ pub enum RuntimeError {
     /// The channel's actor failed each time it was asked.
     #[error("channel `{0}` failed while it was asked; it is started again, try once more")]
     Interrupted(ChannelId),
-    /// Talk from elsewhere cannot be taken in between a message and its answer.
+    /// Nothing can be imported between a message and its answer.
     #[error("an answer is under way in channel `{0}`")]
     Answering(ChannelId),
     #[error("cannot start the {actor}: {message}")]

@@ -6,7 +6,7 @@ use cairn_core::agent::AgentSettings;
 use cairn_core::compaction::{NothingToCompact, SummaryDraft};
 use cairn_core::conversation::Conversation;
 use cairn_core::engine::MakeRoom;
-use cairn_core::import::{Imported, Said};
+use cairn_core::import::{Imported, PastMessage};
 use cairn_core::reminder::NewReminder;
 use cairn_core::store_port::Due;
 use cairn_types::event::{Checkpoint, Event, RunEnd, RunOutcome};
@@ -98,9 +98,9 @@ pub(crate) enum Request {
         owner: Option<String>,
         reply: Reply<Result<Reminder, RuntimeError>>,
     },
-    /// Takes in talk that was held elsewhere.
+    /// Imports a part of a conversation from another program.
     Import {
-        said: Arc<Vec<Said>>,
+        said: Arc<Vec<PastMessage>>,
         reply: Reply<Result<Imported, RuntimeError>>,
     },
     /// Fires the reminders that are due.

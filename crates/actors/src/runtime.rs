@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cairn_core::compaction::Decision;
 use cairn_core::conversation::{Conversation, Outline};
-use cairn_core::import::{Imported, Said};
+use cairn_core::import::{Imported, PastMessage};
 use cairn_core::limits::{Price, TalkLimits};
 use cairn_core::reminder::NewReminder;
 use cairn_core::settings::check_instruction;
@@ -238,11 +238,16 @@ impl Runtime {
         self.shared.directory.ask(channel, create, set).await?
     }
 
-    /// Takes in talk that was held elsewhere, in its order. It is durable when this returns. The channel may be a new one.
+    /// Imports a part of a conversation from another program, in order. It is durable when this returns. The channel may be a
+    /// new one.
     ///
     /// # Errors
     /// An answer is under way, the channel's agent is unknown, the store failed, or the daemon stops.
-    pub async fn import(&self, channel: &ChannelId, said: Vec<Said>) -> Result<Imported, RuntimeError> {
+    pub async fn import(
+        &self,
+        channel: &ChannelId,
+        said: Vec<PastMessage>,
+    ) -> Result<Imported, RuntimeError> {
         let said = Arc::new(said);
         let import = |reply| Request::Import { said: Arc::clone(&said), reply };
         self.shared.directory.ask(channel, Create::Yes, import).await?

@@ -46,7 +46,7 @@ pub struct CommandReply {
     pub failed: bool,
 }
 
-/// The body of `POST /v1/channels/{C}/import`: a part of a talk that was held elsewhere, in its order.
+/// The body of `POST /v1/channels/{C}/import`: a part of a conversation from another program, in order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ImportRequest {
@@ -56,15 +56,15 @@ pub struct ImportRequest {
     pub direct: bool,
 }
 
-/// A message of such a talk, or an answer to it.
+/// A message of such a conversation, or an answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ImportedMessage {
-    /// Unique in the channel. A message with an id that the channel knows is passed over, with its answer.
+    /// Unique in the channel. A message whose id the channel already has is skipped, with its answer.
     pub id: String,
-    /// When it was said, RFC 3339.
+    /// When it was sent, RFC 3339.
     pub at: String,
-    /// Whoever said it, as `PLATFORM/USER`; absent: it is an answer of the agent.
+    /// Its author, as `PLATFORM/USER`; absent: an answer by the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// Their name; `user` without the platform when absent.
@@ -76,14 +76,14 @@ pub struct ImportedMessage {
 /// What came of an [`ImportRequest`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImportRecord {
-    /// Messages of people that were taken in.
+    /// Imported messages from people.
     pub messages: u64,
-    /// Answers of the agent that were taken in.
+    /// Imported answers.
     pub answers: u64,
-    /// Messages that were known.
+    /// Messages that the channel already had.
     pub known: u64,
-    /// Answers before which nobody said anything: they were left out.
-    pub unasked: u64,
+    /// Answers without a message before them; they were skipped.
+    pub orphaned: u64,
 }
 
 /// Reads a JSON object.

@@ -70,6 +70,8 @@ pub struct Loaded {
     /// By platform.
     tokens: BTreeMap<String, Result<SecretString, Problem>>,
     mcp: BTreeMap<String, McpSecrets>,
+    /// The key of the server of transcriptions.
+    transcribe_key: Option<SecretString>,
     /// The key of the search service.
     search_key: Option<SecretString>,
     /// The password of the account in the database's url.
@@ -95,7 +97,7 @@ impl Loaded {
 
     /// The key of the server of transcriptions, if one is configured and could be read.
     pub fn transcribe_key(&self) -> Option<&SecretString> {
-        self.keys.get(TRANSCRIBE)
+        self.transcribe_key.as_ref()
     }
 
     /// The additional headers of a model's requests, including those from variables.
@@ -197,6 +199,7 @@ impl Loaded {
         self.tokens.clone_from(&other.tokens);
         self.mcp.extend(other.mcp.clone());
         self.password.clone_from(&other.password);
+        self.transcribe_key.clone_from(&other.transcribe_key);
         self.search_key.clone_from(&other.search_key);
         self
     }
@@ -248,9 +251,6 @@ impl Config {
         Ok((Loaded { file: Some(file), ..loaded }, problems))
     }
 }
-
-/// Where the key of `[transcribe]` stands among those of models.
-const TRANSCRIBE: &str = "[transcribe]";
 
 fn read(file: &Path) -> Result<String, Problem> {
     let shown = file.display();
@@ -312,23 +312,31 @@ fn examined(file: &Path, text: &str, env: &dyn Environment) -> Result<(Loaded, V
     problems.sort_by_key(|problem| problem.place.as_ref().map(|place| (place.line, place.column)));
     let (mut keys, mut headers) = (BTreeMap::new(), BTreeMap::new());
     for (idx, model) in config.models.iter().enumerate() {
-        match secrets::read_key(model, env, &mut warnings) {
+        let named = (model.api_key_env.as_deref(), model.api_key_file.as_deref());
+        match secrets::read_key(&format!("model `{}`", model.id), named, env, &mut warnings) {
             Ok(key) => keys.extend(key.map(|key| (model.id.clone(), key))),
-            Err(why) => problems.push(bad_key(&source, idx, model, &why)),
+            Err(why) => {
+                let (of, at) = (format!("the model `{}`", model.id), key_path!["models", idx]);
+                problems.push(bad_key(&source, &of, &at, named.0.is_some(), &why));
+            }
         }
         headers.insert(model.id.clone(), secrets::read_headers(model, env, &mut warnings));
     }
-    // Its key is read like that of a model; no model can have this id.
-    let hearing = ModelConfig {
-        id: TRANSCRIBE.to_owned(),
-        api_key_env: config.transcribe.api_key_env.clone(),
-        api_key_file: config.transcribe.api_key_file.clone(),
-        ..ModelConfig::default()
+    let mut key_of = |table: &'static str, named: (Option<&str>, Option<&Path>)| {
+        let key = secrets::read_key(&format!("[{table}]"), named, env, &mut warnings);
+        key.unwrap_or_else(|why| {
+            let of = format!("[{table}]");
+            problems.push(bad_key(&source, &of, &key_path![table], named.0.is_some(), &why));
+            None
+        })
     };
-    match secrets::read_key(&hearing, env, &mut warnings) {
-        Ok(key) => keys.extend(key.map(|key| (TRANSCRIBE.to_owned(), key))),
-        Err(why) => problems.push(Problem::new(format!("the key of [transcribe]: {why}"))),
-    }
+    let Config { transcribe, search, .. } = &config;
+    let transcribe_key = transcribe.model.as_ref().and_then(|_| {
+        key_of("transcribe", (transcribe.api_key_env.as_deref(), transcribe.api_key_file.as_deref()))
+    });
+    let search_key = search
+        .provider
+        .and_then(|_| key_of("search", (search.api_key_env.as_deref(), search.api_key_file.as_deref())));
     let tokens = read_tokens(&source, &config, env, &mut warnings);
     let password = read_password(&source, &config.store, env).map(|password| {
         password.map(|(password, warning)| {
@@ -339,11 +347,22 @@ fn examined(file: &Path, text: &str, env: &dyn Environment) -> Result<(Loaded, V
     let secrets =
         |server: &McpConfig| (server.id.clone(), secrets::read_mcp_secrets(server, env, &mut warnings));
     let mcp = config.mcp.iter().map(secrets).collect();
-    let search_key = secrets::read_search_key(&config.search, env, &mut warnings);
     let warnings = warnings.iter().map(|warning| without_secrets(warning)).collect();
     let origins = Origins::of(&source);
     Ok((
-        Loaded { config, file: None, warnings, origins, keys, headers, tokens, mcp, search_key, password },
+        Loaded {
+            config,
+            file: None,
+            warnings,
+            origins,
+            keys,
+            headers,
+            tokens,
+            mcp,
+            transcribe_key,
+            search_key,
+            password,
+        },
         problems,
     ))
 }
@@ -442,11 +461,12 @@ fn read_tokens(
     tokens
 }
 
-/// The problem of a model's key that cannot be sent in a header.
-fn bad_key(source: &Source<'_>, idx: usize, model: &ModelConfig, why: &str) -> Problem {
-    let key = if model.api_key_env.is_some() { "api_key_env" } else { "api_key_file" };
-    Problem::new(format!("`{key}` of the model `{}`: {why}", model.id))
-        .at(source.value_place(&key_path!["models", idx, key]))
+/// The problem of a key that cannot be sent in a header. `at`: its table.
+fn bad_key(source: &Source<'_>, of: &str, at: &[Seg], is_variable: bool, why: &str) -> Problem {
+    let key = if is_variable { "api_key_env" } else { "api_key_file" };
+    let path: Vec<Seg> = at.iter().cloned().chain([Seg::from(key)]).collect();
+    Problem::new(format!("`{key}` of {of}: {why}"))
+        .at(source.value_place(&path))
         .hint("copy the key anew from the provider's page")
 }
 

@@ -7,20 +7,21 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::env::Environment;
-use super::types::{McpConfig, ModelConfig, SearchConfig};
+use super::types::{McpConfig, ModelConfig};
 
-/// Reads a model's key. A missing key is a warning: the daemon starts, and that model's requests are refused.
+/// Reads the key of a server. A missing key is a warning: the daemon starts, and the server's requests are refused. `place`: whose
+/// it is.
 ///
 /// # Errors
 /// The key has characters that no header accepts.
 pub(super) fn read_key(
-    model: &ModelConfig,
+    place: &str,
+    (variable, file): (Option<&str>, Option<&Path>),
     env: &dyn Environment,
     warnings: &mut Vec<String>,
 ) -> Result<Option<SecretString>, String> {
-    let (variable, file) = (model.api_key_env.as_deref(), model.api_key_file.as_deref());
     let from = SecretSource { what: "key", env_key: "api_key_env", variable, file, is_word: true };
-    let mut warn = |text: String| warnings.push(format!("model `{}`: {text}", model.id));
+    let mut warn = |text: String| warnings.push(format!("{place}: {text}"));
     match from.read(env) {
         Some(Ok((key, warning))) => {
             warning.into_iter().for_each(warn);
@@ -32,27 +33,6 @@ pub(super) fn read_key(
         }
         Some(Err(Unread::Unusable(why))) => Err(why),
         None => Ok(None),
-    }
-}
-
-/// Reads the key of the search service. A missing or unusable one is a warning: its searches are refused.
-pub(super) fn read_search_key(
-    search: &SearchConfig,
-    env: &dyn Environment,
-    warnings: &mut Vec<String>,
-) -> Option<SecretString> {
-    search.provider?;
-    let (variable, file) = (search.api_key_env.as_deref(), search.api_key_file.as_deref());
-    let from = SecretSource { what: "key", env_key: "api_key_env", variable, file, is_word: true };
-    match from.read(env)? {
-        Ok((key, warning)) => {
-            warnings.extend(warning.map(|text| format!("[search]: {text}")));
-            Some(key)
-        }
-        Err(why) => {
-            warnings.push(format!("[search]: {why}; no key is sent"));
-            None
-        }
     }
 }
 

@@ -161,7 +161,7 @@ fn send_file_def() -> ToolDef {
                 "id": { "type": "string", "description": "the artifact, such as a1" },
                 "name": { "type": "string", "description": "name of the file" },
                 "caption": { "type": "string", "maxLength": CAPTION_MAX },
-                "alt": { "type": "string", "description": "a description for the blind" }
+                "alt": { "type": "string", "description": "alternative text" }
             },
             "required": ["id"]
         }),

@@ -1,4 +1,4 @@
-//! Talk that was held elsewhere, as events: it is answered already, and no model is called for it.
+//! Conversations from other programs, as events of turns that have ended. No model is called.
 
 use std::collections::BTreeSet;
 
@@ -11,39 +11,39 @@ use jiff::Timestamp;
 use crate::conversation::Conversation;
 use crate::window::{entry_tokens, pending_tokens};
 
-/// Most messages of one turn: what people say among themselves is cut so, as it is while they say it.
+/// Most messages of one turn. A long stretch without answers becomes several turns.
 const TURN_MAX: usize = 20;
 
-/// Something that was said.
+/// A message or an answer of another program's history.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Said {
+pub struct PastMessage {
     pub message: MessageId,
     pub at: Timestamp,
-    /// `None`: it is an answer of the agent.
+    /// `None`: an answer by the agent.
     pub author: Option<Author>,
     pub text: String,
-    /// Said in a private chat with the agent.
+    /// Sent in a private chat with the agent.
     pub direct: bool,
 }
 
-/// What a part of an import comes to.
+/// The result of importing some messages.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Imported {
     pub events: Vec<Event>,
-    /// Messages of people that were new.
+    /// New messages from people.
     pub messages: u64,
-    /// Answers of the agent that were new.
+    /// New answers by the agent.
     pub answers: u64,
-    /// Messages of people that are in the history already. Their answers are left out with them.
+    /// Messages from people that the history already has. Their answers are skipped with them.
     pub known: u64,
-    /// Answers before which nobody said anything.
-    pub unasked: u64,
+    /// Answers without a message before them; they are skipped.
+    pub orphaned: u64,
 }
 
-/// The events that take in what was said, in its order, behind what the conversation has. `known`: messages that it has already.
-/// No turn may be open and nothing pending.
-pub fn import(conversation: &Conversation, said: &[Said], known: &BTreeSet<MessageId>) -> Imported {
-    let mut taking = Taking {
+/// The events that append these messages to the conversation, in order. `known`: ids of messages that it already has. The
+/// conversation has no open turn and no pending message.
+pub fn import(conversation: &Conversation, said: &[PastMessage], known: &BTreeSet<MessageId>) -> Imported {
+    let mut importer = Importer {
         conversation,
         accepted: conversation.accepted,
         next_seq: conversation.next_seq,
@@ -54,26 +54,26 @@ pub fn import(conversation: &Conversation, said: &[Said], known: &BTreeSet<Messa
         let asked = rest.iter().take(TURN_MAX).take_while(|said| said.author.is_some()).count();
         let (people, after) = rest.split_at(asked);
         let (answers, after) = after.split_at(after.iter().take_while(|said| said.author.is_none()).count());
-        taking.turn(people, answers, known);
+        importer.turn(people, answers, known);
         rest = after;
     }
-    taking.imported
+    importer.imported
 }
 
-struct Taking<'a> {
+struct Importer<'a> {
     conversation: &'a Conversation,
     accepted: u64,
     next_seq: Seq,
     imported: Imported,
 }
 
-impl Taking<'_> {
-    fn turn(&mut self, people: &[Said], answers: &[Said], known: &BTreeSet<MessageId>) {
+impl Importer<'_> {
+    fn turn(&mut self, people: &[PastMessage], answers: &[PastMessage], known: &BTreeSet<MessageId>) {
         if people.is_empty() {
-            self.imported.unasked += answers.len() as u64;
+            self.imported.orphaned += answers.len() as u64;
             return;
         }
-        let new: Vec<&Said> = people.iter().filter(|said| !known.contains(&said.message)).collect();
+        let new: Vec<&PastMessage> = people.iter().filter(|said| !known.contains(&said.message)).collect();
         self.imported.known += (people.len() - new.len()) as u64;
         if new.is_empty() {
             return;
@@ -99,7 +99,7 @@ impl Taking<'_> {
         self.imported.events.push(Event::Turn(TurnEvent::Ended(end)));
     }
 
-    fn pending(&mut self, said: &Said, author: Author, addressed: bool) -> Pending {
+    fn pending(&mut self, said: &PastMessage, author: Author, addressed: bool) -> Pending {
         self.accepted += 1;
         let parts = vec![Part::text(said.text.clone())];
         let mut pending = Pending {
@@ -119,8 +119,8 @@ impl Taking<'_> {
         pending
     }
 
-    /// The answers to a turn as one entry: of several, the window would show the last alone.
-    fn answer(&mut self, turn: &TurnId, answers: &[Said]) -> TurnOutcome {
+    /// Joins the answers of a turn into one entry, because the window shows only the last answer of a turn.
+    fn answer(&mut self, turn: &TurnId, answers: &[PastMessage]) -> TurnOutcome {
         let Some(last) = answers.last() else { return TurnOutcome::Unanswered };
         let words: Vec<&str> = answers.iter().map(|said| said.text.as_str()).collect();
         let reply = self.next_seq;
@@ -136,8 +136,8 @@ impl Taking<'_> {
     }
 }
 
-/// What made room for an import, without the alarm of an emergency: nobody has lost anything from view, since nobody has seen it
-/// there.
+/// Rewrites an emergency as an ordinary slide of the window, so that the chat is not warned: nobody has seen the imported
+/// messages there.
 pub fn room_made(events: Vec<Event>) -> Vec<Event> {
     let quietly = |event| match event {
         Event::Compaction(CompactionEvent::EmergencyApplied {
@@ -159,13 +159,13 @@ mod tests {
 
     use super::*;
 
-    /// `a hello` is said by Ann, `> hello` is an answer.
-    fn said(lines: &[&str]) -> Vec<Said> {
+    /// `a hello` is a message by `a`, `> hello` an answer.
+    fn said(lines: &[&str]) -> Vec<PastMessage> {
         let one = |(n, line): (usize, &&str)| {
             let (who, text) = line.split_once(' ').unwrap();
             let author = (who != ">").then(|| Author { id: format!("local/{who}"), name: who.to_owned() });
             let at = Timestamp::from_second(n as i64 * 60).unwrap();
-            Said { message: format!("m{n}").into(), at, author, text: text.to_owned(), direct: false }
+            PastMessage { message: format!("m{n}").into(), at, author, text: text.to_owned(), direct: false }
         };
         lines.iter().enumerate().map(one).collect()
     }
@@ -186,11 +186,11 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_becomes_turns_with_their_answers_and_comes_in_once() {
+    fn messages_become_turns_with_their_answers_and_are_imported_once() {
         let mut conversation = Conversation::new("main/local/main".parse().unwrap());
         let talk = said(&["> welcome", "a hello", "b hi", "> good day", "> both", "a and now?"]);
         let first = import(&conversation, &talk, &BTreeSet::new());
-        assert_eq!((first.messages, first.answers, first.known, first.unasked), (3, 2, 0, 1));
+        assert_eq!((first.messages, first.answers, first.known, first.orphaned), (3, 2, 0, 1));
         fold(&mut conversation, first.events);
         let expected = ["t1 a hello", "t1 b hi", "t1 > good day\n\nboth", "t3 a and now?"];
         assert_eq!(texts(&conversation), expected);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_talk_among_people_is_cut_into_turns() {
+    fn a_long_stretch_without_answers_becomes_several_turns() {
         let lines: Vec<String> = (0..45).map(|n| format!("a words {n}")).collect();
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         let mut conversation = Conversation::new("main/local/main".parse().unwrap());

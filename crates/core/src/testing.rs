@@ -24,7 +24,7 @@ pub(crate) fn agent(window_tokens: u64, output_reserve_tokens: u64) -> AgentSett
         memory: crate::settings::MemorySettings::default(),
         trust: crate::trust::TrustSettings::default(),
         max_rounds: 8,
-        hears_while_working: true,
+        mid_turn_messages: true,
         timezone: "UTC".to_owned(),
     }
 }

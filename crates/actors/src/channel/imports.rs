@@ -1,10 +1,12 @@
-//! Talk that was held elsewhere: journalled as turns that have ended. No model is called for it.
+//! Imports of conversations from other programs: journalled as turns that have ended. No model is called.
 
 use std::collections::BTreeSet;
 
+use cairn_core::conversation::Conversation;
 use cairn_core::engine::MakeRoom;
-use cairn_core::import::{Imported, Said, import, room_made};
+use cairn_core::import::{Imported, PastMessage, import, room_made};
 use cairn_types::event::Event;
+use cairn_types::ids::MessageId;
 use cairn_types::ports::{Seen, StoreError};
 
 use super::state::{ChannelState, Failed};
@@ -12,12 +14,12 @@ use crate::failure::RuntimeError;
 use crate::messages::CompactorMsg;
 
 impl ChannelState {
-    /// It is durable when this returns. What the window has no room for leaves it at once; its summaries follow.
-    pub(super) async fn import(&mut self, said: &[Said]) -> Result<Imported, Failed<RuntimeError>> {
+    /// The messages are durable when this returns. Those that do not fit the window leave it immediately and are summarised later.
+    pub(super) async fn import(&mut self, said: &[PastMessage]) -> Result<Imported, Failed<RuntimeError>> {
         if self.draining {
             return Err(RuntimeError::Stopping.into());
         }
-        let waits = |conversation: &cairn_core::conversation::Conversation| {
+        let waits = |conversation: &Conversation| {
             conversation.open_turn.is_some() || !conversation.pending.is_empty()
         };
         if self.unsaved.is_some() || self.handle.read(waits) {
@@ -27,7 +29,10 @@ impl ChannelState {
         let mut imported = self.handle.read(|conversation| import(conversation, said, &known));
         let events: Vec<Event> = std::mem::take(&mut imported.events);
         if !events.is_empty() {
-            self.commit(events).await?;
+            self.importing = true;
+            let committed = self.commit(events).await;
+            self.importing = false;
+            committed?;
             let (now, settings) = (self.shared.ports.now(), self.handle.settings());
             let conversation = self.handle.snapshot();
             let room = self.handle.engine.compact(&conversation, &settings, MakeRoom::Tier, now);
@@ -39,8 +44,8 @@ impl ChannelState {
         Ok(imported)
     }
 
-    /// Those of the messages that were taken in or refused before.
-    async fn known(&self, said: &[Said]) -> Result<BTreeSet<cairn_types::ids::MessageId>, StoreError> {
+    /// The ids of messages that the channel has accepted or refused before.
+    async fn known(&self, said: &[PastMessage]) -> Result<BTreeSet<MessageId>, StoreError> {
         let mut known = BTreeSet::new();
         for said in said.iter().filter(|said| said.author.is_some()) {
             if self.shared.ports.store.seen(&self.handle.id, &said.message).await? != Seen::New {

@@ -38,8 +38,8 @@ pub(super) fn next_turn(
     })
 }
 
-/// The pending messages that the open turn takes up between two of its rounds: of its own `people` alone, together with the
-/// `taken` tokens of its messages so far up to a quarter of the window. What a reminder says is a turn of its own.
+/// The pending messages that join the open turn between two rounds: only those by its own `people`, and at most a quarter of the
+/// window together with the `taken` tokens of its messages so far. A reminder is always its own turn.
 pub(super) fn joining(
     pending: &[&Pending],
     people: &[String],

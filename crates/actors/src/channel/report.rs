@@ -94,7 +94,9 @@ impl ChannelState {
         match event {
             TurnEvent::Started { turn, messages, .. } => {
                 *taken = Some(messages);
-                self.report_turn_start(turn, messages);
+                if !self.importing {
+                    self.report_turn_start(turn, messages);
+                }
             }
             TurnEvent::Reopened { turn, messages } => self.report_turn_start(turn, messages),
             TurnEvent::UsageReported { model, usage, .. } => {
@@ -105,10 +107,12 @@ impl ChannelState {
                     let answer = |message: &MessageId| answer_of(message, end, String::new(), None, None);
                     self.handle.subscribers.end(messages, answer);
                 }
-                self.report_turn(end, gauge);
-                let thrashing = self.thrashing.turn(gauge.tier, record.at);
-                self.report_thrashing(thrashing, gauge);
-                self.handle.tell_compactor(CompactorMsg::Look);
+                if !self.importing {
+                    self.report_turn(end, gauge);
+                    let thrashing = self.thrashing.turn(gauge.tier, record.at);
+                    self.report_thrashing(thrashing, gauge);
+                    self.handle.tell_compactor(CompactorMsg::Look);
+                }
             }
             TurnEvent::ToolUsed(used) => self.report_tool(used),
             TurnEvent::Joined { messages, .. } => self.handle.subscribers.joined(messages),

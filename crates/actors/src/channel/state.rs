@@ -122,6 +122,8 @@ pub(crate) struct ChannelState {
     pub(super) attempts: u64,
     /// A turn's end that the store has refused for now.
     pub(super) unsaved: Option<Closing>,
+    /// The records being committed are imported: their turns appear in no metric, event or log line of this daemon.
+    pub(super) importing: bool,
     /// The turn under way, or one before it, has stored artifacts since they were last looked through.
     pub(super) has_stored: bool,
     /// Messages whose turns ended recently.
@@ -198,6 +200,7 @@ impl ChannelState {
             current: None,
             attempts: 0,
             unsaved: None,
+            importing: false,
             has_stored: false,
             recent: VecDeque::new(),
             tier: Tier::Calm,

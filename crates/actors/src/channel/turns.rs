@@ -261,13 +261,13 @@ impl ChannelState {
         Ok(())
     }
 
-    /// Takes what the people of the turn under way have said meanwhile into it. Albums are waited for, and join later.
+    /// Adds pending messages by the turn's own people to the turn. An album joins once it is complete.
     pub(super) async fn join(&mut self, attempt: u64) -> Result<(), Failed<StoreError>> {
         if !self.is_current(attempt) {
             return Err(Failed::Refused(StoreError::Closed));
         }
         let settings = self.handle.settings();
-        if self.draining || !settings.hears_while_working || self.handle.id.platform() == LOCAL_PLATFORM {
+        if self.draining || !settings.mid_turn_messages || self.handle.id.platform() == LOCAL_PLATFORM {
             return Ok(());
         }
         let now = self.began.elapsed();
@@ -290,7 +290,7 @@ impl ChannelState {
             (!messages.is_empty()).then_some(TurnEvent::Joined { turn, messages, first_seq })
         });
         let Some(joined) = joined else { return Ok(()) };
-        tracing::debug!(channel = %self.handle.id, "what was said meanwhile joins the turn");
+        tracing::debug!(channel = %self.handle.id, "pending messages join the turn");
         self.commit(vec![Event::Turn(joined)]).await
     }
 

@@ -66,7 +66,7 @@ async fn what_its_people_say_between_two_rounds_joins_the_turn_and_gets_its_answ
 async fn it_waits_for_the_next_turn_where_an_operator_wants_that_and_on_the_local_platform() {
     for channel in [group(), local()] {
         let mut world = World::new().with_tools();
-        world.settings.hears_while_working = channel == local();
+        world.settings.mid_turn_messages = channel == local();
         let live = world.start().await;
         let asked = work(&world, &live, &channel, vec![message(&channel, "b", "the red one")]).await;
         for admission in asked {

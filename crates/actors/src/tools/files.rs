@@ -12,6 +12,7 @@ use cairn_types::tool::OutputFile;
 
 use crate::handle::ChannelHandle;
 use crate::ports::Ports;
+use crate::tasks::off_thread;
 
 /// Longest name of a file, in characters.
 const NAME_CHARS: usize = 100;
@@ -95,8 +96,14 @@ pub(super) async fn keep(
 ) -> Result<Artifact, StoreError> {
     let name = file.name.as_deref().and_then(clean_name);
     let name = name.unwrap_or_else(|| format!("{id}.{}", extension(&file.media_type)));
-    let (bytes, sha256) = (file.data.len() as u64, checksum(&file.data));
-    if let Err(error) = ports.store.put_artifact(&handle.id, &id, Arc::from(file.data)).await {
+    let data: Arc<[u8]> = Arc::from(file.data);
+    let (bytes, hashed) = (data.len() as u64, Arc::clone(&data));
+    let sha256 = off_thread(move || checksum(&hashed)).await.map_err(|panic| StoreError::Io {
+        action: "hash the file",
+        path: name.clone(),
+        message: panic.to_string(),
+    })?;
+    if let Err(error) = ports.store.put_artifact(&handle.id, &id, data).await {
         metrics::counter!("cairn_artifacts_lost_total").increment(1);
         return Err(error);
     }

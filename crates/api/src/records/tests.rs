@@ -128,7 +128,7 @@ fn agent() -> AgentSettings {
         tools: Vec::new().into(),
         recall_limit: 6,
         quote_tokens: 0,
-        hears_while_working: true,
+        mid_turn_messages: true,
         memory: cairn_core::settings::MemorySettings::default(),
         trust: cairn_core::trust::TrustSettings::default(),
         max_rounds: 8,

@@ -8,10 +8,14 @@ mod store;
 mod tools;
 mod transcribe;
 
+use std::path::PathBuf;
+
 use cairn_core::settings::BadSetting;
 
+use super::env::Environment;
 use super::error::Problem;
 use super::schema::nearest;
+use super::secrets::key_file;
 use super::secrets::{looks_secret, names_variable};
 use super::source::{Seg, Source};
 use super::types::{AdminConfig, Limits, Log};
@@ -49,6 +53,26 @@ impl<'s, 't> Check<'s, 't> {
         if !self.problems.contains(&problem) {
             self.problems.push(problem);
         }
+    }
+
+    /// Checks how a key is named, and finds its file. `of`: whose it is; `at`: its table.
+    fn key(
+        &mut self,
+        of: &str,
+        at: &[Seg],
+        variable: Option<&str>,
+        file: &mut Option<PathBuf>,
+        env: &dyn Environment,
+    ) {
+        let key = |name: &'static str| at.iter().cloned().chain([Seg::from(name)]).collect::<Vec<Seg>>();
+        if variable.is_some() && file.is_some() {
+            let message = format!("{of} has both api_key_env and api_key_file");
+            self.wrong(&key("api_key_file"), message, "keep one of the two");
+        }
+        if let Some(variable) = variable {
+            self.variable(&key("api_key_env"), "api_key_env", variable);
+        }
+        *file = file.take().map(|file| key_file(&file, self.source.dir(), env));
     }
 
     /// Notes a key that should name a variable and does not: mostly it holds the secret itself.

@@ -2,7 +2,6 @@
 
 use super::{Check, IdRule, below, key_path};
 use crate::env::Environment;
-use crate::secrets::key_file;
 use crate::types::{ANTHROPIC_URL, ModelConfig, OFFLINE, OPENAI_URL, Provider};
 use crate::url;
 use cairn_types::wire::address;
@@ -32,14 +31,8 @@ pub(crate) fn check_models(
         }
         check_room(check, &model, idx);
         check_request(check, &model, idx);
-        if model.api_key_env.is_some() && model.api_key_file.is_some() {
-            let message = format!("model `{}` has both api_key_env and api_key_file", model.id);
-            check.wrong(&key_path!["models", idx, "api_key_file"], message, "keep one of the two");
-        }
-        if let Some(variable) = &model.api_key_env {
-            check.variable(&key_path!["models", idx, "api_key_env"], "api_key_env", variable);
-        }
-        model.api_key_file = model.api_key_file.map(|file| key_file(&file, check.source.dir(), env));
+        let (of, at) = (format!("model `{}`", model.id), key_path!["models", idx]);
+        check.key(&of, &at, model.api_key_env.as_deref(), &mut model.api_key_file, env);
         out.push(model);
     }
     if out.iter().all(|model| model.id != OFFLINE) {

@@ -128,20 +128,10 @@ pub(crate) fn check_search(check: &mut Check<'_, '_>, search: &mut SearchConfig,
             }
         }
     }
-    if search.api_key_env.is_some() && search.api_key_file.is_some() {
-        check.wrong(
-            &at("api_key_file"),
-            "[search] has both api_key_env and api_key_file",
-            "keep one of the two",
-        );
-    }
-    if let Some(variable) = &search.api_key_env {
-        check.variable(&at("api_key_env"), "api_key_env", variable);
-    }
     if provider.needs_key() && search.api_key_env.is_none() && search.api_key_file.is_none() {
         check.warn("[search] names no key, and its service takes no search without one".to_owned());
     }
-    search.api_key_file = search.api_key_file.take().map(|file| key_file(&file, check.source.dir(), env));
+    check.key("[search]", &key_path!["search"], search.api_key_env.as_deref(), &mut search.api_key_file, env);
 }
 
 pub(crate) fn check_fetch(check: &mut Check<'_, '_>, fetch: &FetchConfig, search: &SearchConfig) {

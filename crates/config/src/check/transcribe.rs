@@ -3,7 +3,6 @@
 use super::models::{trimmed, url_trouble};
 use super::{Check, key_path};
 use crate::env::Environment;
-use crate::secrets::key_file;
 use crate::types::{Provider, TranscribeConfig};
 use crate::url;
 
@@ -32,13 +31,7 @@ pub(crate) fn check_transcribe(
         check.wrong(&key_path!["transcribe", "base_url"], message, hint);
     }
     transcribe.base_url = address;
-    if transcribe.api_key_env.is_some() && transcribe.api_key_file.is_some() {
-        let message = "[transcribe] has both api_key_env and api_key_file";
-        check.wrong(&key_path!["transcribe", "api_key_file"], message, "keep one of the two");
-    }
-    if let Some(variable) = &transcribe.api_key_env {
-        check.variable(&key_path!["transcribe", "api_key_env"], "api_key_env", variable);
-    }
-    transcribe.api_key_file = transcribe.api_key_file.map(|file| key_file(&file, check.source.dir(), env));
+    let (variable, file) = (transcribe.api_key_env.as_deref(), &mut transcribe.api_key_file);
+    check.key("[transcribe]", &key_path!["transcribe"], variable, file, env);
     transcribe
 }

@@ -74,9 +74,9 @@ pub struct AgentConfig {
     /// Most model calls of one turn: the first and one after each round of tool calls. 1 to 100.
     #[schemars(range(min = 1, max = 100))]
     pub max_rounds: u32,
-    /// What somebody says while the tools for their question are called goes to the model with the next round of that turn.
-    /// False: it waits for the next turn. On chat networks alone; elsewhere each message is a turn of its own.
-    pub hears_while_working: bool,
+    /// Messages that a person sends while the agent calls tools for them are given to the model in the next round of the same
+    /// turn. False: they wait for the next turn. Chat networks only; on the local platform each message is its own turn.
+    pub mid_turn_messages: bool,
     /// Tools beside the built-in ones that the model may call: "SERVER/TOOL" or "SERVER/*" of a server in [[mcp]], "fetch",
     /// "web_search".
     pub tools: Vec<String>,
@@ -117,7 +117,7 @@ impl Default for AgentConfig {
             recall_limit: 6,
             quote_tokens: 300,
             max_rounds: 32,
-            hears_while_working: true,
+            mid_turn_messages: true,
             tools: Vec::new(),
             engine: STANDARD.to_owned(),
             memory: MemorySettings::default(),

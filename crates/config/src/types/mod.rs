@@ -316,7 +316,7 @@ impl Config {
             memory: agent.memory,
             trust: self.trust(agent),
             max_rounds: agent.max_rounds,
-            hears_while_working: agent.hears_while_working,
+            mid_turn_messages: agent.mid_turn_messages,
             timezone: agent.timezone.clone(),
         };
         if is_assumed { settings.assuming(max_output_tokens) } else { settings }

@@ -46,8 +46,8 @@ pub struct AgentSettings {
     pub quote_tokens: u32,
     pub memory: MemorySettings,
     pub max_rounds: u32,
-    /// What people say while tools are called for them joins the turn.
-    pub hears_while_working: bool,
+    /// Messages that people send while tools are called for them join the turn.
+    pub mid_turn_messages: bool,
     /// The time zone of dates that are shown to the model; an IANA name.
     pub timezone: String,
 }

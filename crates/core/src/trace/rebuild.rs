@@ -316,7 +316,7 @@ fn settings(
         quote_tokens: 0,
         memory: MemorySettings::default(),
         max_rounds: 1,
-        hears_while_working: false,
+        mid_turn_messages: false,
         timezone: frame.timezone.clone(),
     }
 }

@@ -39,7 +39,7 @@ use crate::wiring::Tools;
     version,
     after_help = "\
 Examples:
-  cairn demo                   watch what it does, in less than a minute
+  cairn demo                   watch what it does, in about a minute
   cairn init                   answer a few questions for a configuration
   cairn doctor                 check everything, with remedies
   cairn chat                   talk, with the offline model unless configured
@@ -67,13 +67,13 @@ struct Cli {
 enum Command {
     /// Run the daemon in the foreground, logs on stderr
     Run(run::RunArgs),
-    /// Watch three months of a conversation pass through a small window, in less than a minute
+    /// Watch three months of a conversation pass through a small window, in about a minute
     Demo(demo::DemoArgs),
     /// Talk to an agent; piped input is one message a line, answered in order
     Chat(chat::ChatArgs),
     /// Send the messages of a file, one JSON object a line, and report the outcome
     Replay(replay::ReplayArgs),
-    /// Take in talk that was held elsewhere, answers included, without answering it
+    /// Import conversations from other programs, with their answers
     Import(import::ImportArgs),
     /// Show the state of the daemon
     Status(status::StatusArgs),

@@ -14,6 +14,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 
 use super::{Attachment, Kind, Unread};
+use crate::multipart::Multipart;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -101,9 +102,7 @@ impl Transcriber {
     /// # Errors
     /// The server cannot be reached in time, refuses, answers something else, or heard nothing.
     pub async fn words(&self, attachment: &Attachment<'_>, sound: &[u8]) -> Result<String, NoWords> {
-        let boundary = format!("cairn-{:032x}", fastrand::u128(..));
-        let form = self.form(&boundary, ending(attachment), sound);
-        let content_type = format!("multipart/form-data; boundary={boundary}");
+        let (content_type, form) = self.form(ending(attachment), sound).finish();
         let mut request = self.client.post(self.url.clone()).timeout(self.settings.time_limit);
         if let Some(key) = &self.settings.key {
             request = request.bearer_auth(key.expose_secret());
@@ -123,23 +122,14 @@ impl Transcriber {
         if words.is_empty() { Err(NoWords::Silence) } else { Ok(words) }
     }
 
-    /// The form of RFC 7578. Its texts are of the configuration, where they are checked.
-    fn form(&self, boundary: &str, ending: &str, sound: &[u8]) -> Vec<u8> {
-        let mut form = Vec::with_capacity(sound.len() + 1024);
-        let language = self.settings.language.as_deref().map(|language| ("language", language));
-        let fields = [("model", self.settings.model.as_str()), ("response_format", "json")];
-        for (name, value) in fields.into_iter().chain(language) {
-            let field =
-                format!("--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n");
-            form.extend_from_slice(field.as_bytes());
+    fn form(&self, ending: &str, sound: &[u8]) -> Multipart {
+        let mut form = Multipart::new();
+        form.field("model", None, &self.settings.model);
+        form.field("response_format", None, "json");
+        if let Some(language) = &self.settings.language {
+            form.field("language", None, language);
         }
-        let head = format!(
-            "--{boundary}\r\nContent-Disposition: form-data; name=\"file\"; filename=\"sound.{ending}\"\r\n\
-             Content-Type: application/octet-stream\r\n\r\n"
-        );
-        form.extend_from_slice(head.as_bytes());
-        form.extend_from_slice(sound);
-        form.extend_from_slice(format!("\r\n--{boundary}--\r\n").as_bytes());
+        form.file("file", &format!("sound.{ending}"), "application/octet-stream", sound);
         form
     }
 

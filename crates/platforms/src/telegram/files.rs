@@ -172,7 +172,7 @@ impl Telegram {
         words: &str,
         reply_to: Option<&MessageId>,
     ) -> Result<MessageId, SendError> {
-        // Each message of an album counts; a chat that takes none now takes no album either.
+        // An album counts as one message for our own pace; Telegram's answer says where that is too fast.
         self.take(place, Write::Message)?;
         let reply_to = reply_to.and_then(|message| self.number(place.0, message)).map(|number| number.0);
         let caption = if words.trim().is_empty() {

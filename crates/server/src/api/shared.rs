@@ -305,7 +305,7 @@ pub(super) fn runtime_error(error: RuntimeError) -> ApiError {
             StatusCode::CONFLICT,
             "answering",
             message,
-            "try again when it is done; what was imported before is passed over",
+            "try again when it is done; messages that were imported before are skipped",
         ),
         RuntimeError::NothingToUndo(_) => ApiError::new(
             StatusCode::CONFLICT,

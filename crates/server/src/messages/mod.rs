@@ -4,7 +4,7 @@
 //! message id joins it or gets the stored answer.
 
 mod command;
-mod take;
+pub(crate) mod take;
 
 use cairn_api::error::{ApiError, ErrorBody};
 use std::convert::Infallible;

@@ -52,22 +52,9 @@ pub(super) async fn take(api: &LocalApi, channel: &str, body: Body) -> Result<In
 fn check(api: &LocalApi, channel: &str, request: MessageRequest) -> Result<Inbound, ApiError> {
     let channel = resolve(api, channel, request.agent.as_deref())?;
     check_name("user", &request.user)?;
-    if request.text.len() > api.max_text_bytes {
-        return Err(ApiError::too_large(api.max_text_bytes));
-    }
-    if request.text.contains('\0') {
-        return Err(ApiError::malformed("the text has a NUL character; leave it out"));
-    }
-    if request.text.trim().is_empty() {
-        return Err(ApiError::empty());
-    }
+    check_text(&request.text, api.max_text_bytes)?;
     let now = api.clock.now();
-    let at = match &request.at {
-        Some(at) => at.parse::<Timestamp>().map_err(|error| {
-            ApiError::malformed(format!("`at` is no time: {error}; write it like 2026-11-20T10:00:00Z"))
-        })?,
-        None => now,
-    };
+    let at = request.at.as_deref().map_or(Ok(now), read_time)?;
     let message = match request.id {
         Some(id) => {
             check_name("id", &id)?;
@@ -107,7 +94,25 @@ pub(super) fn resolve(api: &LocalApi, name: &str, agent: Option<&str>) -> Result
     }
 }
 
-pub(super) fn check_name(field: &str, name: &str) -> Result<(), ApiError> {
+/// Checks the text of a message.
+pub(crate) fn check_text(text: &str, max_bytes: usize) -> Result<(), ApiError> {
+    if text.len() > max_bytes {
+        return Err(ApiError::too_large(max_bytes));
+    }
+    if text.contains('\0') {
+        return Err(ApiError::malformed("the text has a NUL character; leave it out"));
+    }
+    if text.trim().is_empty() { Err(ApiError::empty()) } else { Ok(()) }
+}
+
+/// Reads when a message was said.
+pub(crate) fn read_time(at: &str) -> Result<Timestamp, ApiError> {
+    at.parse::<Timestamp>().map_err(|error| {
+        ApiError::malformed(format!("`at` is no time: {error}; write it like 2026-11-20T10:00:00Z"))
+    })
+}
+
+pub(crate) fn check_name(field: &str, name: &str) -> Result<(), ApiError> {
     if name.trim().is_empty() {
         return Err(ApiError::malformed(format!("`{field}` is empty")));
     }

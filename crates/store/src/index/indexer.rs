@@ -318,24 +318,13 @@ impl Indexer {
 
     fn take(&mut self, record: &Record) -> Result<(), StoreError> {
         match (&record.event, &record.channel) {
-            (
-                Event::Turn(
-                    TurnEvent::Started { messages, first_seq, .. }
-                    | TurnEvent::Joined { messages, first_seq, .. },
-                ),
-                Some(channel),
-            ) => {
-                let to = Seq(first_seq.0 + messages.len() as u64 - 1);
-                let db = self.views.db()?;
-                let entries = Reads { db: &db, journal: &self.journal }.entries(
-                    channel,
-                    *first_seq,
-                    to,
-                    messages.len(),
-                )?;
+            (Event::Turn(TurnEvent::EntryAdded { entry }), Some(channel)) => self.take_entry(channel, entry),
+            (Event::Turn(event), Some(channel)) => {
+                let Some((from, to)) = event.numbers() else { return Ok(()) };
+                let (db, n) = (self.views.db()?, (to.0 - from.0) as usize + 1);
+                let entries = Reads { db: &db, journal: &self.journal }.entries(channel, from, to, n)?;
                 entries.iter().try_for_each(|entry| self.take_entry(channel, entry))
             }
-            (Event::Turn(TurnEvent::EntryAdded { entry }), Some(channel)) => self.take_entry(channel, entry),
             (Event::Compaction(CompactionEvent::RunEnded(end)), channel) => {
                 // One without words has expired.
                 if let (Some(summary), Some(channel)) = (&end.summary, channel)

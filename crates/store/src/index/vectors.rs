@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use cairn_types::event::{Event, Record, TurnEvent};
+use cairn_types::event::{Event, Record};
 use cairn_types::ids::{ChannelId, Seq};
 use cairn_types::message::{Entry, Role};
 use cairn_types::ports::{Embedder, HitKind, Query, StoreError};
@@ -148,16 +148,10 @@ impl Embedding {
         record: &Record,
         texts: &mut Vec<(ChannelId, Seq, String)>,
     ) -> Result<(), StoreError> {
-        let Some(channel) = &record.channel else { return Ok(()) };
-        let (from, n) = match &record.event {
-            Event::Turn(TurnEvent::Started { messages, first_seq, .. }) => {
-                (*first_seq, messages.len() as u64)
-            }
-            Event::Turn(TurnEvent::EntryAdded { entry }) => (entry.seq, 1),
-            _ => return Ok(()),
-        };
-        let to = Seq((from.0 + n).saturating_sub(1));
-        let entries = readable(reads.entries(channel, from, to, n as usize))?.unwrap_or_default();
+        let (Some(channel), Event::Turn(event)) = (&record.channel, &record.event) else { return Ok(()) };
+        let Some((from, to)) = event.numbers() else { return Ok(()) };
+        let n = (to.0 - from.0) as usize + 1;
+        let entries = readable(reads.entries(channel, from, to, n))?.unwrap_or_default();
         let is_said = |entry: &&Arc<Entry>| {
             matches!(entry.role, Role::User | Role::Assistant)
                 && !(entry.quotes || entry.is_deleted() || entry.is_expired())

@@ -266,15 +266,10 @@ impl Reads<'_> {
     /// The last number that was given up to and including that record.
     pub(crate) fn last_seq_at(&self, channel: &ChannelId, n: u64) -> Result<Option<Seq>, StoreError> {
         for offset in self.offsets(channel, 0, n)?.rev() {
-            match self.journal.read(offset?.at)?.event {
-                Event::Turn(TurnEvent::EntryAdded { entry }) => return Ok(Some(entry.seq)),
-                Event::Turn(
-                    TurnEvent::Started { messages, first_seq, .. }
-                    | TurnEvent::Joined { messages, first_seq, .. },
-                ) => {
-                    return Ok(Some(Seq((first_seq.0 + messages.len() as u64).saturating_sub(1))));
-                }
-                _ => {}
+            if let Event::Turn(event) = self.journal.read(offset?.at)?.event
+                && let Some((_, last)) = event.numbers()
+            {
+                return Ok(Some(last));
             }
         }
         Ok(None)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cairn_types::event::{Event, TurnEvent};
+use cairn_types::event::Event;
 use cairn_types::ids::{ChannelId, Seq, TurnId};
 use cairn_types::message::Entry;
 use cairn_types::people::said::HistoryQuery;
@@ -108,12 +108,10 @@ impl Reads<'_> {
             }
         }
         for offset in self.offsets(channel, low, u64::MAX)? {
-            match self.journal.read(offset?.at)?.event {
-                Event::Turn(TurnEvent::Started { first_seq, .. } | TurnEvent::Joined { first_seq, .. }) => {
-                    return Ok(first_seq);
-                }
-                Event::Turn(TurnEvent::EntryAdded { entry }) => return Ok(entry.seq),
-                _ => {}
+            if let Event::Turn(event) = self.journal.read(offset?.at)?.event
+                && let Some((first, _)) = event.numbers()
+            {
+                return Ok(first);
             }
         }
         Ok(Seq(u64::MAX))

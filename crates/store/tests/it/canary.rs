@@ -120,7 +120,7 @@ fn agent() -> AgentSettings {
         memory: cairn_core::settings::MemorySettings::default(),
         trust: cairn_core::trust::TrustSettings::default(),
         max_rounds: 8,
-        hears_while_working: true,
+        mid_turn_messages: true,
         timezone: "UTC".to_owned(),
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::common::{Chat, channel, found, query};
 use cairn_core::store_port::Store as _;
 use cairn_store::{Embedded, Store, StoreOptions};
-use cairn_types::event::{Event, MaintenanceEvent, MessageEvent};
+use cairn_types::event::{Event, MaintenanceEvent, MessageEvent, TurnEvent};
 use cairn_types::ids::{MessageId, Seq};
 use cairn_types::ports::Embedder;
 
@@ -136,4 +136,18 @@ async fn each_entry_is_gone_through_once_and_again_by_another_model_or_in_new_vi
     until(&store, 6).await;
     assert_eq!(found(&store, "railway").await.first().map(String::as_str), Some("the tram was late"));
     store.close().await;
+}
+
+#[tokio::test]
+async fn what_joins_a_turn_has_a_vector_too() {
+    let (dir, store, mut chat) = chatting();
+    let turn = chat.accept("a", "ana", "find my things").await;
+    chat.start(&turn, &["a"]).await;
+    chat.accept("b", "ana", "the greyhound comes first").await;
+    let joined = TurnEvent::Joined { turn, messages: vec!["b".into()], first_seq: chat.state.next_seq };
+    chat.append(vec![Event::Turn(joined)]).await;
+    store.close().await;
+    let store = open(dir.path(), &model("things"));
+    until(&store, 2).await;
+    assert_eq!(found(&store, "puppy").await.first().map(String::as_str), Some("the greyhound comes first"));
 }

@@ -111,6 +111,20 @@ pub struct ModelNews {
     pub forgets: bool,
 }
 
+impl TurnEvent {
+    /// The first and the last number that it gives to entries; `None`: it gives none.
+    pub fn numbers(&self) -> Option<(Seq, Seq)> {
+        match self {
+            Self::Started { messages, first_seq, .. } | Self::Joined { messages, first_seq, .. } => {
+                let n = u64::try_from(messages.len()).ok().filter(|n| *n > 0)?;
+                Some((*first_seq, Seq(first_seq.0 + n - 1)))
+            }
+            Self::EntryAdded { entry } => Some((entry.seq, entry.seq)),
+            _ => None,
+        }
+    }
+}
+
 /// How a turn ended, with the data for answering a repeated request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TurnEnd {

@@ -87,7 +87,7 @@ impl World {
             quote_tokens: 0,
             memory: cairn_core::settings::MemorySettings::default(),
             trust: cairn_core::trust::TrustSettings::default(),
-            hears_while_working: true,
+            mid_turn_messages: true,
             max_rounds: 8,
             timezone: "UTC".to_owned(),
         };

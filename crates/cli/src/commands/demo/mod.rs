@@ -67,7 +67,7 @@ const DRAW_EVERY: Duration = Duration::from_millis(150);
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-It takes less than a minute, and needs no key and no network: the daemon runs
+It takes about a minute, and needs no key and no network: the daemon runs
 in a temporary folder, which is removed at the end.
 
 Examples:

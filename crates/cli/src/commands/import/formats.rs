@@ -1,4 +1,7 @@
-//! The files in which other programs hand out conversations. Pure.
+//! The export formats of other programs. Pure.
+
+mod models;
+mod networks;
 
 use cairn_api::message::ImportedMessage;
 use jiff::Timestamp;
@@ -6,8 +9,10 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use crate::jsonl;
+use models::{chatgpt, claude, openclaw};
+use networks::{discord, telegram};
 
-/// A form of such files.
+/// An export format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Format {
     /// `result.json` of Telegram Desktop: a chat, or all chats
@@ -24,12 +29,12 @@ pub(super) enum Format {
     Lines,
 }
 
-/// Who reads as what: what the files themselves do not say.
+/// Who wrote the answers, and the person's name, where the file does not say.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Roles {
-    /// Name or id of whoever's messages are answers of the agent.
+    /// Name or id of the user whose messages are the agent's answers.
     pub(super) bot: Option<String>,
-    /// The person who talked with a model.
+    /// The person who talked with the model.
     pub(super) user: String,
 }
 
@@ -42,11 +47,11 @@ pub(super) struct Talk {
     pub(super) direct: bool,
     /// In their order.
     pub(super) messages: Vec<ImportedMessage>,
-    /// Messages without words or attachments, such as notes of the network that somebody joined.
+    /// Messages without text or attachments, and service messages such as "somebody joined".
     pub(super) left_out: u64,
 }
 
-/// The form of a file, by its first keys.
+/// Detects the format of a file by its keys.
 pub(super) fn detect(bytes: &[u8]) -> Option<Format> {
     #[derive(Deserialize)]
     struct Whole {
@@ -96,7 +101,7 @@ pub(super) fn detect(bytes: &[u8]) -> Option<Format> {
 /// The conversations of a file.
 ///
 /// # Errors
-/// Where it does not have that form, and what is wrong there.
+/// The file is not in that format; the message says where.
 pub(super) fn read(format: Format, bytes: &[u8], roles: &Roles) -> Result<Vec<Talk>, String> {
     let talks = match format {
         Format::Telegram => telegram(bytes, roles)?,
@@ -109,7 +114,7 @@ pub(super) fn read(format: Format, bytes: &[u8], roles: &Roles) -> Result<Vec<Ta
     Ok(talks.into_iter().map(once).collect())
 }
 
-/// Each id once: the first counts.
+/// Keeps the first message with each id.
 fn once(mut talk: Talk) -> Talk {
     let mut ids = std::collections::HashSet::new();
     talk.messages.retain(|message| ids.insert(message.id.clone()));
@@ -120,22 +125,23 @@ fn json_error(error: serde_json::Error) -> String {
     error.to_string()
 }
 
-/// A message, unless it says nothing.
-fn message(id: String, at: Timestamp, who: Option<(String, String)>, lines: Vec<String>, talk: &mut Talk) {
-    let text = lines.join("\n").replace('\0', "");
+/// Adds a message, unless it has no text. `before`: a line to put before the text.
+fn message(
+    talk: &mut Talk,
+    (id, at): (String, Timestamp),
+    who: Option<(String, String)>,
+    before: Option<String>,
+    words: Vec<String>,
+) {
+    let text = words.join("\n").replace('\0', "");
     if text.trim().is_empty() {
         talk.left_out += 1;
         return;
     }
+    let text = before.map(|before| format!("{before}\n{text}")).unwrap_or(text);
     let (user, name) = who.unzip();
-    let name = name.map(|name| bounded(&name));
-    talk.messages.push(ImportedMessage {
-        id,
-        at: at.to_string(),
-        user: user.map(|user| bounded(&user)),
-        name,
-        text,
-    });
+    let (user, name) = (user.map(|user| bounded(&user)), name.map(|name| bounded(&name)));
+    talk.messages.push(ImportedMessage { id, at: at.to_string(), user, name, text });
 }
 
 /// A name of at most 128 bytes without control characters.
@@ -150,498 +156,17 @@ fn bounded(name: &str) -> String {
     if bounded.trim().is_empty() { "somebody".to_owned() } else { bounded }
 }
 
-/// The person, or `None` for the one whose messages are answers.
-fn person(platform: &str, id: &str, name: &str, roles: &Roles) -> Option<(String, String)> {
-    let is_bot = roles.bot.as_deref().is_some_and(|bot| bot == id || bot == name);
-    (!is_bot).then(|| (format!("{platform}/{id}"), name.to_owned()))
-}
-
 fn attachment(kind: &str, name: &str) -> String {
     if name.is_empty() { format!("[{kind}]") } else { format!("[{kind}: {name}]") }
 }
 
+/// A part of a message; only texts are words.
 #[derive(Deserialize)]
-struct TelegramChat {
-    #[serde(default)]
-    name: Option<String>,
-    #[serde(default, rename = "type")]
-    kind: String,
-    #[serde(default)]
-    id: i64,
-    messages: Vec<TelegramMessage>,
-}
-
-#[derive(Deserialize)]
-struct TelegramMessage {
-    id: i64,
-    #[serde(rename = "type")]
-    kind: String,
-    #[serde(default)]
-    date: String,
-    #[serde(default)]
-    date_unixtime: Option<String>,
-    #[serde(default)]
-    from: Option<String>,
-    #[serde(default)]
-    from_id: Option<String>,
-    #[serde(default)]
-    text: TelegramText,
-    #[serde(default)]
-    reply_to_message_id: Option<i64>,
-    #[serde(default)]
-    photo: Option<IgnoredAny>,
-    #[serde(default)]
-    file: Option<IgnoredAny>,
-    #[serde(default)]
-    file_name: Option<String>,
-    #[serde(default)]
-    media_type: Option<String>,
-    #[serde(default)]
-    sticker_emoji: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum TelegramText {
-    Plain(String),
-    Pieces(Vec<TelegramPiece>),
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum TelegramPiece {
-    Plain(String),
-    Marked { text: String },
-}
-
-impl Default for TelegramText {
-    fn default() -> Self {
-        Self::Plain(String::new())
-    }
-}
-
-impl TelegramText {
-    fn words(self) -> String {
-        match self {
-            Self::Plain(text) => text,
-            Self::Pieces(pieces) => pieces
-                .into_iter()
-                .map(|piece| match piece {
-                    TelegramPiece::Plain(text) | TelegramPiece::Marked { text } => text,
-                })
-                .collect(),
-        }
-    }
-}
-
-fn telegram(bytes: &[u8], roles: &Roles) -> Result<Vec<Talk>, String> {
-    #[derive(Deserialize)]
-    struct Chats {
-        list: Vec<TelegramChat>,
-    }
-    #[derive(Deserialize)]
-    struct All {
-        chats: Chats,
-    }
-    #[derive(Deserialize)]
-    struct Probe {
-        chats: Option<IgnoredAny>,
-    }
-    let Probe { chats } = serde_json::from_slice(bytes).map_err(json_error)?;
-    let chats = match chats {
-        Some(_) => serde_json::from_slice::<All>(bytes).map_err(json_error)?.chats.list,
-        None => vec![serde_json::from_slice::<TelegramChat>(bytes).map_err(json_error)?],
-    };
-    chats.into_iter().map(|chat| telegram_chat(chat, roles)).collect()
-}
-
-fn telegram_chat(chat: TelegramChat, roles: &Roles) -> Result<Talk, String> {
-    let direct = matches!(chat.kind.as_str(), "personal_chat" | "bot_chat" | "saved_messages");
-    let title = chat.name.unwrap_or_else(|| chat.kind.clone());
-    let mut talk = Talk { id: chat.id.to_string(), title, direct, messages: Vec::new(), left_out: 0 };
-    let mut said = std::collections::HashMap::new();
-    for one in chat.messages {
-        if one.kind != "message" {
-            talk.left_out += 1;
-            continue;
-        }
-        let at = telegram_time(&one)
-            .ok_or_else(|| format!("message {}: `date` is no time: {}", one.id, one.date))?;
-        // A deleted account has no name.
-        let name = one.from.clone().unwrap_or_else(|| "somebody".to_owned());
-        let id = one.from_id.as_deref().unwrap_or("unknown");
-        let id = id
-            .strip_prefix("user")
-            .filter(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))
-            .unwrap_or(id);
-        let who = person("telegram", id, &name, roles);
-        let mut words = Vec::new();
-        if let Some(to) = one.reply_to_message_id {
-            words.push(reply_to(said.get(&to).cloned()));
-        }
-        if let Some(kind) = telegram_attachment(&one) {
-            words.push(kind);
-        }
-        let text = one.text.words();
-        said.insert(one.id, (name, text.clone()));
-        words.extend((!text.trim().is_empty()).then_some(text));
-        let is_reply_alone = words.len() == 1 && one.reply_to_message_id.is_some();
-        message(one.id.to_string(), at, who, if is_reply_alone { Vec::new() } else { words }, &mut talk);
-    }
-    Ok(talk)
-}
-
-fn telegram_time(message: &TelegramMessage) -> Option<Timestamp> {
-    if let Some(secs) = &message.date_unixtime {
-        return Timestamp::from_second(secs.parse().ok()?).ok();
-    }
-    // Exports of earlier versions have local times without a zone.
-    let local: jiff::civil::DateTime = message.date.parse().ok()?;
-    Some(local.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp())
-}
-
-fn telegram_attachment(message: &TelegramMessage) -> Option<String> {
-    let name = message.file_name.as_deref().unwrap_or_default();
-    if let Some(emoji) = &message.sticker_emoji {
-        return Some(attachment("sticker", emoji));
-    }
-    if message.photo.is_some() {
-        return Some(attachment("photo", ""));
-    }
-    message.file.as_ref()?;
-    let kind = message.media_type.as_deref().unwrap_or("file").replace('_', " ");
-    Some(attachment(&kind, name))
-}
-
-/// What stands before an answer to a message, as in live chats.
-fn reply_to(said: Option<(String, String)>) -> String {
-    const QUOTED_CHARS: usize = 120;
-    let Some((name, text)) = said else { return "[in reply to somebody: the message is gone]".to_owned() };
-    let short: String = text.chars().take(QUOTED_CHARS).collect();
-    let more = if short.len() < text.len() { "…" } else { "" };
-    format!("[in reply to {}: \"{}{more}\"]", bounded(&name), short.replace(['\n', '\r'], " "))
-}
-
-#[derive(Deserialize)]
-struct DiscordPlace {
-    #[serde(default)]
-    id: String,
-    #[serde(default)]
-    name: String,
-    #[serde(default, rename = "type")]
-    kind: String,
-}
-
-#[derive(Deserialize)]
-struct DiscordAuthor {
-    id: String,
-    name: String,
-    #[serde(default)]
-    nickname: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct DiscordFile {
-    #[serde(default)]
-    file_name: String,
-}
-
-#[derive(Deserialize)]
-struct DiscordSticker {
-    #[serde(default)]
-    name: String,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct DiscordReference {
-    #[serde(default)]
-    message_id: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct DiscordMessage {
-    id: String,
-    #[serde(rename = "type")]
-    kind: String,
-    timestamp: Timestamp,
-    #[serde(default)]
-    content: String,
-    author: DiscordAuthor,
-    #[serde(default)]
-    attachments: Vec<DiscordFile>,
-    #[serde(default)]
-    stickers: Vec<DiscordSticker>,
-    #[serde(default)]
-    reference: Option<DiscordReference>,
-}
-
-fn discord(bytes: &[u8], roles: &Roles) -> Result<Vec<Talk>, String> {
-    #[derive(Deserialize)]
-    struct Export {
-        channel: DiscordPlace,
-        messages: Vec<DiscordMessage>,
-    }
-    let Export { channel, messages } = serde_json::from_slice(bytes).map_err(json_error)?;
-    let direct = channel.kind == "DirectTextChat";
-    let (id, title) = (channel.id, channel.name);
-    let mut talk = Talk { id, title, direct, messages: Vec::new(), left_out: 0 };
-    let mut said = std::collections::HashMap::new();
-    for one in messages {
-        // Others tell that somebody joined, pinned a message, started a thread.
-        if !matches!(
-            one.kind.as_str(),
-            "Default" | "Reply" | "19" | "ChatInputCommand" | "ContextMenuCommand"
-        ) {
-            talk.left_out += 1;
-            continue;
-        }
-        let name = one.author.nickname.filter(|name| !name.is_empty()).unwrap_or(one.author.name.clone());
-        let who = match person("discord", &one.author.id, &one.author.name, roles) {
-            Some((id, _)) => Some((id, name.clone())).filter(|_| roles.bot.as_ref() != Some(&name)),
-            None => None,
-        };
-        let mut words = Vec::new();
-        if let Some(to) =
-            one.reference.and_then(|reference| reference.message_id).filter(|_| one.kind != "Default")
-        {
-            words.push(reply_to(said.get(&to).cloned()));
-        }
-        let n_before = words.len();
-        words.extend((!one.content.trim().is_empty()).then(|| one.content.clone()));
-        words.extend(one.attachments.iter().map(|file| attachment("file", &file.file_name)));
-        words.extend(one.stickers.iter().map(|sticker| attachment("sticker", &sticker.name)));
-        said.insert(one.id.clone(), (name, one.content));
-        let words = if words.len() == n_before { Vec::new() } else { words };
-        message(one.id, one.timestamp, who, words, &mut talk);
-    }
-    Ok(vec![talk])
-}
-
-#[derive(Deserialize)]
-struct GptTalk {
-    #[serde(default)]
-    title: Option<String>,
-    #[serde(default, alias = "id")]
-    conversation_id: Option<String>,
-    mapping: std::collections::HashMap<String, GptNode>,
-    #[serde(default)]
-    current_node: Option<String>,
-    #[serde(default)]
-    create_time: Option<f64>,
-}
-
-#[derive(Deserialize)]
-struct GptNode {
-    #[serde(default)]
-    message: Option<GptMessage>,
-    #[serde(default)]
-    parent: Option<String>,
-    #[serde(default)]
-    children: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct GptMessage {
-    id: String,
-    author: GptAuthor,
-    #[serde(default)]
-    create_time: Option<f64>,
-    #[serde(default)]
-    content: Option<GptContent>,
-    #[serde(default)]
-    metadata: GptMetadata,
-}
-
-#[derive(Deserialize)]
-struct GptAuthor {
-    role: String,
-}
-
-#[derive(Deserialize)]
-struct GptContent {
-    #[serde(default)]
-    parts: Vec<serde_json::Value>,
-}
-
-#[derive(Deserialize, Default)]
-struct GptMetadata {
-    #[serde(default)]
-    is_visually_hidden_from_conversation: bool,
-    #[serde(default)]
-    attachments: Vec<GptFile>,
-}
-
-#[derive(Deserialize)]
-struct GptFile {
-    #[serde(default)]
-    name: String,
-}
-
-fn chatgpt(bytes: &[u8], roles: &Roles) -> Result<Vec<Talk>, String> {
-    let talks: Vec<GptTalk> = serde_json::from_slice(bytes).map_err(json_error)?;
-    talks.into_iter().enumerate().map(|(idx, talk)| gpt_talk(idx, talk, roles)).collect()
-}
-
-fn gpt_talk(idx: usize, mut from: GptTalk, roles: &Roles) -> Result<Talk, String> {
-    let id = from.conversation_id.unwrap_or_else(|| format!("conversation-{}", idx + 1));
-    let title = from.title.filter(|title| !title.is_empty()).unwrap_or_else(|| id.clone());
-    let mut talk = Talk { id, title, direct: true, messages: Vec::new(), left_out: 0 };
-    // The branch that was shown last, from its end to the root; regenerated answers are other branches.
-    let newest_leaf = || {
-        let leaves = from.mapping.iter().filter(|(_, node)| node.children.is_empty());
-        let time = |node: &GptNode| node.message.as_ref().and_then(|one| one.create_time).unwrap_or_default();
-        leaves.max_by(|one, other| time(one.1).total_cmp(&time(other.1))).map(|(id, _)| id.clone())
-    };
-    let mut next = from.current_node.clone().or_else(newest_leaf);
-    let mut branch = Vec::new();
-    // Each node once, so that a circle ends.
-    while let Some(node) = next.and_then(|id| from.mapping.remove(&id)) {
-        branch.extend(node.message);
-        next = node.parent;
-    }
-    let mut at = from.create_time.unwrap_or_default();
-    for one in branch.into_iter().rev() {
-        at = one.create_time.unwrap_or(at);
-        let who = match one.author.role.as_str() {
-            "user" => Some((format!("local/{}", roles.user), roles.user.clone())),
-            "assistant" => None,
-            _ => continue,
-        };
-        if one.metadata.is_visually_hidden_from_conversation {
-            continue;
-        }
-        let parts = one.content.map(|content| content.parts).unwrap_or_default();
-        let mut words: Vec<String> =
-            one.metadata.attachments.iter().map(|file| attachment("file", &file.name)).collect();
-        words.extend(parts.into_iter().filter_map(|part| match part {
-            serde_json::Value::String(text) => Some(text).filter(|text| !text.is_empty()),
-            serde_json::Value::Object(fields) => {
-                let is_picture = fields.get("content_type").is_some_and(|kind| kind == "image_asset_pointer");
-                is_picture.then(|| attachment("picture", ""))
-            }
-            _ => None,
-        }));
-        let time = Timestamp::from_millisecond((at * 1_000.0) as i64);
-        let time =
-            time.map_err(|_| format!("message {} of \"{}\": its time is out of range", one.id, talk.title))?;
-        message(one.id, time, who, words, &mut talk);
-    }
-    Ok(talk)
-}
-
-#[derive(Deserialize)]
-struct ClaudeTalk {
-    uuid: String,
-    #[serde(default)]
-    name: String,
-    chat_messages: Vec<ClaudeMessage>,
-}
-
-#[derive(Deserialize)]
-struct ClaudeMessage {
-    uuid: String,
-    sender: String,
-    created_at: Timestamp,
-    #[serde(default)]
-    text: String,
-    #[serde(default)]
-    content: Vec<ClaudePart>,
-    #[serde(default)]
-    attachments: Vec<ClaudeFile>,
-    #[serde(default)]
-    files: Vec<ClaudeFile>,
-}
-
-#[derive(Deserialize)]
-struct ClaudePart {
+struct TextPart {
     #[serde(default, rename = "type")]
     kind: String,
     #[serde(default)]
     text: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct ClaudeFile {
-    #[serde(default)]
-    file_name: String,
-}
-
-fn claude(bytes: &[u8], roles: &Roles) -> Result<Vec<Talk>, String> {
-    let talks: Vec<ClaudeTalk> = serde_json::from_slice(bytes).map_err(json_error)?;
-    let talk = |from: ClaudeTalk| {
-        let title = if from.name.is_empty() { from.uuid.clone() } else { from.name };
-        let mut talk = Talk { id: from.uuid, title, direct: true, messages: Vec::new(), left_out: 0 };
-        for one in from.chat_messages {
-            let who =
-                (one.sender != "assistant").then(|| (format!("local/{}", roles.user), roles.user.clone()));
-            let files = one.attachments.iter().chain(&one.files);
-            let mut words: Vec<String> = files.map(|file| attachment("file", &file.file_name)).collect();
-            let said =
-                one.content.into_iter().filter(|part| part.kind == "text").filter_map(|part| part.text);
-            let said: Vec<String> = said.filter(|text| !text.is_empty()).collect();
-            words.extend(if said.is_empty() { vec![one.text] } else { said });
-            words.retain(|words| !words.is_empty());
-            message(one.uuid, one.created_at, who, words, &mut talk);
-        }
-        talk
-    };
-    Ok(talks.into_iter().map(talk).collect())
-}
-
-fn openclaw(bytes: &[u8], roles: &Roles) -> Result<Vec<Talk>, String> {
-    #[derive(Deserialize)]
-    struct Line {
-        #[serde(rename = "type")]
-        kind: String,
-        #[serde(default)]
-        id: String,
-        #[serde(default)]
-        timestamp: Option<Timestamp>,
-        #[serde(default)]
-        message: Option<Said>,
-    }
-    #[derive(Deserialize)]
-    struct Said {
-        role: String,
-        #[serde(default)]
-        content: Words,
-    }
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Words {
-        Plain(String),
-        Parts(Vec<ClaudePart>),
-    }
-    impl Default for Words {
-        fn default() -> Self {
-            Self::Plain(String::new())
-        }
-    }
-    let lines =
-        jsonl::each(bytes, |_, line| serde_json::from_slice::<Line>(line).map_err(|error| error.to_string()));
-    let lines = lines.map_err(|(line_no, why)| format!("line {line_no}: {why}"))?;
-    let id = lines.iter().find(|line| line.kind == "session").map(|line| line.id.clone()).unwrap_or_default();
-    let mut talk = Talk { title: id.clone(), id, direct: true, messages: Vec::new(), left_out: 0 };
-    for (idx, line) in lines.into_iter().enumerate() {
-        let Some(said) = line.message.filter(|_| line.kind == "message") else { continue };
-        let who = match said.role.as_str() {
-            "user" => Some((format!("local/{}", roles.user), roles.user.clone())),
-            "assistant" => None,
-            _ => continue,
-        };
-        let at = line.timestamp.ok_or_else(|| format!("line {}: it has no `timestamp`", idx + 1))?;
-        let words = match said.content {
-            Words::Plain(text) => vec![text],
-            Words::Parts(parts) => {
-                parts.into_iter().filter(|part| part.kind == "text").filter_map(|part| part.text).collect()
-            }
-        };
-        let id = if line.id.is_empty() { format!("l{}", idx + 1) } else { line.id };
-        message(id, at, who, words, &mut talk);
-    }
-    Ok(vec![talk])
 }
 
 /// Lines as for `cairn replay`, where an answer has `"role": "assistant"`, or as `cairn history --json` prints them.
@@ -663,7 +188,7 @@ fn lines(bytes: &[u8]) -> Result<Vec<Talk>, String> {
         #[serde(default)]
         text: Option<String>,
         #[serde(default)]
-        parts: Vec<ClaudePart>,
+        parts: Vec<TextPart>,
     }
     #[derive(Deserialize)]
     struct Author {
@@ -700,7 +225,7 @@ fn lines(bytes: &[u8]) -> Result<Vec<Talk>, String> {
         let words: Vec<String> = line.text.into_iter().chain(said).collect();
         let id =
             line.id.or(line.seq.map(|seq| format!("seq-{seq}"))).unwrap_or_else(|| format!("l{line_no}"));
-        message(id, at, author.filter(|_| !is_answer), words, &mut talk);
+        message(&mut talk, (id, at), author.filter(|_| !is_answer), None, words);
         Ok(())
     });
     read.map_err(|(line_no, why)| format!("line {line_no}: {why}"))?;

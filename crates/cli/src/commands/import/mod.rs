@@ -1,8 +1,9 @@
-//! `cairn import`: takes in talk that was held elsewhere, answers included. Nothing is answered.
+//! `cairn import`: imports conversations from other programs, with their answers. Nothing is answered.
 
 mod formats;
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use cairn_api::message::{ImportRecord, ImportRequest, ImportedMessage};
@@ -28,11 +29,11 @@ const LISTED: usize = 20;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Takes result.json of Telegram Desktop, JSON of DiscordChatExporter,
-conversations.json of ChatGPT and of Claude, sessions of OpenClaw, and
-Cairn's own JSON lines. Nothing is answered and no message is sent. What the
-window has no room for leaves it at once, and is summarised in the
-background. The same file again takes in only what is new.
+Reads result.json from Telegram Desktop, JSON from DiscordChatExporter,
+conversations.json from ChatGPT and Claude, OpenClaw sessions, and Cairn's
+own JSON lines. It answers nothing and sends nothing. Messages that do not
+fit the window are summarised in the background. Importing a file again
+adds only new messages.
 
 Examples:
   cairn import result.json --channel main/telegram/-1001234 --bot Rook
@@ -45,8 +46,8 @@ pub struct ImportArgs {
     /// The agent to which the channels belong [default: the first]
     #[arg(long, value_name = "A")]
     agent: Option<String>,
-    /// The channel that takes it in: a name, or that of a live chat, as
-    /// `cairn channels` shows it [default: made of the conversation's title]
+    /// The channel to import into: a new name, or a live chat as listed by
+    /// `cairn channels` [default: derived from the conversation's title]
     #[arg(long, value_name = "C", conflicts_with = "all")]
     channel: Option<String>,
     /// The conversation, by title or id, where the file has several
@@ -61,30 +62,30 @@ pub struct ImportArgs {
     /// The person who talked with a model (ChatGPT, Claude, OpenClaw)
     #[arg(long, value_name = "NAME", default_value = "user")]
     user: String,
-    /// The form of the file [default: found by its content]
-    #[arg(long, value_name = "FORM")]
+    /// The file's format [default: detected from its content]
+    #[arg(long, value_name = "F")]
     format: Option<Format>,
-    /// Say what would come in, and change nothing
+    /// Show what would be imported, and change nothing
     #[arg(long)]
     dry_run: bool,
 }
 
-/// What came of the import of one conversation.
+/// The result for one conversation.
 #[derive(Debug, Serialize)]
 struct TalkRecord {
     channel: String,
     title: String,
-    /// What the file has.
+    /// Messages in the file.
     in_file: u64,
-    /// Messages of people that were taken in.
+    /// Imported messages from people.
     messages: u64,
-    /// Answers that were taken in.
+    /// Imported answers.
     answers: u64,
-    /// Messages that were there already.
+    /// Messages that the channel already had.
     known: u64,
-    /// Notes of the network, messages without words, answers to nothing.
+    /// Service messages, messages without text, answers without a message before them.
     left_out: u64,
-    /// Messages that were longer than `max_message_bytes` and lost their end.
+    /// Messages truncated to `max_message_bytes`.
     cut: u64,
     first_at: Option<String>,
     last_at: Option<String>,
@@ -96,8 +97,9 @@ pub async fn import(global: Global, args: ImportArgs) -> Result<(), Failure> {
     let shown = args.file.display().to_string();
     let bytes = jsonl::read(&args.file)?;
     let format = args.format.or_else(|| detect(&bytes)).ok_or_else(|| {
-        let hint = "`cairn import --help` lists the forms; --format FORM says where one is broken";
-        Failure::failed(format!("{shown} has none of the forms that are known"), hint)
+        let hint =
+            "`cairn import --help` lists the formats; with --format the error says where the file is broken";
+        Failure::failed(format!("{shown} is in no known format"), hint)
     })?;
     let roles = Roles { bot: args.bot.clone(), user: args.user.clone() };
     let talks = read(format, &bytes, &roles).map_err(|why| {
@@ -140,7 +142,7 @@ async fn import_all(
             record.messages += came.messages;
             record.answers += came.answers;
             record.known += came.known;
-            record.left_out += came.unasked;
+            record.left_out += came.orphaned;
             bar.inc(batch.len() as u64);
         }
         bar.finish_and_clear();
@@ -149,14 +151,14 @@ async fn import_all(
     Ok(records)
 }
 
-/// What a new channel would take in.
+/// What importing into a new channel would add.
 fn would_be(talk: &Talk, mut record: TalkRecord) -> TalkRecord {
     record.answers = talk.messages.iter().filter(|message| message.user.is_none()).count() as u64;
     record.messages = talk.messages.len() as u64 - record.answers;
     record
 }
 
-/// The conversations that are meant.
+/// The selected conversations.
 fn chosen(talks: Vec<Talk>, args: &ImportArgs, shown: &str) -> Result<Vec<Talk>, Failure> {
     let mut talks: Vec<Talk> = talks.into_iter().filter(|talk| !talk.messages.is_empty()).collect();
     if let Some(chat) = &args.chat {
@@ -190,19 +192,19 @@ fn chosen(talks: Vec<Talk>, args: &ImportArgs, shown: &str) -> Result<Vec<Talk>,
     }
 }
 
-/// In files of chat networks nobody but the reader knows which of the people was a bot.
+/// Exports of chat networks do not say which user was the bot.
 fn warn_of_bot(talks: &[Talk], roles: &Roles, format: Format) {
     let is_network = matches!(format, Format::Telegram | Format::Discord);
     let has_answers = talks.iter().flat_map(|talk| &talk.messages).any(|message| message.user.is_none());
     match &roles.bot {
         Some(bot) if is_network && !has_answers => {
             out::note(&format!(
-                "warning: nobody there is called `{}` or has that id: nothing counts as an answer",
+                "warning: no user has the name or id `{}`, so no message is imported as an answer",
                 one_line(bot)
             ));
         }
         None if is_network => {
-            out::note("note: without --bot WHO all messages count as people's");
+            out::note("note: without --bot WHO every message is imported as a person's");
         }
         _ => {}
     }
@@ -224,7 +226,7 @@ fn record_of(talk: &Talk, channel: String, dry_run: bool) -> TalkRecord {
     }
 }
 
-/// A channel's name, made of a title; with the beginning of its id where that name is taken.
+/// A channel name derived from the title, with a number if that name is taken.
 fn channel_name(talk: &Talk, taken: &mut BTreeSet<String>) -> String {
     const NAME_CHARS: usize = 40;
     let slug = |text: &str| {
@@ -252,7 +254,7 @@ fn channel_name(talk: &Talk, taken: &mut BTreeSet<String>) -> String {
     free
 }
 
-/// Cuts texts that are longer than `max` bytes; returns how many.
+/// Truncates texts over `max` bytes; returns how many.
 fn cut(messages: &mut [ImportedMessage], max: usize) -> u64 {
     const MARK: &str = " […]";
     let mut n = 0;
@@ -265,7 +267,7 @@ fn cut(messages: &mut [ImportedMessage], max: usize) -> u64 {
     n
 }
 
-/// Parts of a talk for one request each. None begins with an answer to what stands in the one before.
+/// Splits a conversation into requests. None starts with an answer to a message of the previous one.
 fn batches(messages: &[ImportedMessage]) -> Vec<&[ImportedMessage]> {
     let (mut batches, mut from, mut bytes) = (Vec::new(), 0, 0);
     for (idx, message) in messages.iter().enumerate() {
@@ -283,24 +285,25 @@ fn batches(messages: &[ImportedMessage]) -> Vec<&[ImportedMessage]> {
 }
 
 fn text(record: &TalkRecord) -> String {
-    let would = if record.dry_run { "would take in" } else { "took in" };
+    let verb = if record.dry_run { "would import" } else { "imported" };
+    // Writing to a string does not fail.
     let mut line = format!(
-        "{} {would} {} and {}",
+        "{}: {verb} {} and {}",
         record.channel,
         counted(record.messages, "message", "messages"),
         counted(record.answers, "answer", "answers"),
     );
     let more = [
-        (record.known, "were there already"),
-        (record.left_out, "left out: notes of the network, no words, or no question before"),
-        (record.cut, "cut: longer than `max_message_bytes` in [limits]"),
+        (record.known, "already there"),
+        (record.left_out, "skipped (service messages, no text, or no message before an answer)"),
+        (record.cut, "truncated to `max_message_bytes` of [limits]"),
     ];
     for (n, what) in more.into_iter().filter(|(n, _)| *n > 0) {
-        line.push_str(&format!("; {} {what}", grouped(n)));
+        let _ = write!(line, "; {} {what}", grouped(n));
     }
     if let (Some(first), Some(last)) = (&record.first_at, &record.last_at) {
         let day = |at: &str| at.get(..10).unwrap_or_default().to_owned();
-        line.push_str(&format!("; {} to {}", day(first), day(last)));
+        let _ = write!(line, "; {} to {}", day(first), day(last));
     }
     line.push('\n');
     line
@@ -316,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn no_batch_parts_an_answer_from_its_question() {
+    fn no_batch_separates_an_answer_from_its_question() {
         let mut messages: Vec<_> = (0..BATCH_MESSAGES).map(|_| message(Some("a"), "x")).collect();
         messages.extend([message(None, "y"), message(None, "z"), message(Some("a"), "x")]);
         let sizes: Vec<_> = batches(&messages).iter().map(|batch| batch.len()).collect();
@@ -328,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn channels_are_named_after_titles_and_differ() {
+    fn channel_names_derive_from_titles_and_are_unique() {
         let mut taken = BTreeSet::new();
         let mut name = |title: &str| {
             let talk = Talk {

@@ -20,7 +20,7 @@ pub(super) async fn check(x: &mut Examination) -> Vec<Finding> {
     }
     let silence = Attachment { name: "silence.wav", media_type: Some("audio/wav"), size: None };
     let asked = async { transcriber?.words(&silence, &wav()).await };
-    let remedy = match timeout(x.limit, asked).await {
+    let (why, remedy) = match timeout(x.limit, asked).await {
         // What a model makes of silence is its own affair.
         Ok(Ok(_) | Err(NoWords::Silence)) => {
             return vec![Finding::ok(CHECK, "the server takes recordings")];
@@ -28,7 +28,7 @@ pub(super) async fn check(x: &mut Examination) -> Vec<Finding> {
         Ok(Err(error)) => (error.to_string(), remedy(&error)),
         Err(_) => (format!("no answer within {} s", x.limit.as_secs()), "is the server overloaded?"),
     };
-    vec![Finding::failed(CHECK, remedy.0, remedy.1)]
+    vec![Finding::failed(CHECK, why, remedy)]
 }
 
 fn remedy(error: &NoWords) -> &'static str {

@@ -1,4 +1,4 @@
-//! `cairn import`: talk that was held elsewhere comes in once, answers included, and nothing is answered.
+//! `cairn import`: conversations from other programs, imported once with their answers; nothing is answered.
 
 use cairn_testkit::model::{FakeModel, Kind};
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ fn export(n: usize) -> String {
 }
 
 #[test]
-fn an_export_comes_in_once_and_in_order_and_can_be_talked_on_in() {
+fn an_export_is_imported_once_in_order_and_extended_by_a_later_one() {
     let home = home();
     let file = home.file("result.json", export(400));
     let file = file.to_str().unwrap();
@@ -52,7 +52,7 @@ fn an_export_comes_in_once_and_in_order_and_can_be_talked_on_in() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_model_answers_and_the_window_has_room_at_once() {
+async fn no_model_is_called_for_answers_and_the_window_has_room_afterwards() {
     let model = FakeModel::start().await;
     let home = home();
     let config = home.config(&format!(
@@ -71,7 +71,7 @@ async fn no_model_answers_and_the_window_has_room_at_once() {
 }
 
 #[test]
-fn what_cannot_be_read_or_is_not_clear_is_told_and_nothing_comes_in() {
+fn unreadable_or_ambiguous_files_are_rejected_and_nothing_is_imported() {
     let home = home();
     let two = format!("{{\"chats\": {{\"list\": [{}, {}]}}}}", export(3), export(2));
     let file = home.file("two.json", two);
@@ -79,7 +79,7 @@ fn what_cannot_be_read_or_is_not_clear_is_told_and_nothing_comes_in() {
     assert!(run.stderr.contains("2 conversations") && run.stderr.contains("--chat TITLE"), "{}", run.stderr);
     let file = home.file("no.json", "{\"a\": 1}");
     let run = home.cairn(&["import", file.to_str().unwrap()]).ended(1);
-    assert!(run.stderr.contains("none of the forms"), "{}", run.stderr);
+    assert!(run.stderr.contains("in no known format"), "{}", run.stderr);
     let file = home.file("cut.jsonl", "{\"user\": \"ann\", \"text\": \"hi\"}\n{\"user\": \"ann\"");
     let run = home.cairn(&["import", file.to_str().unwrap()]).ended(1);
     assert!(run.stderr.contains("line 2"), "{}", run.stderr);
