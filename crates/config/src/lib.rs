@@ -310,33 +310,8 @@ fn examined(file: &Path, text: &str, env: &dyn Environment) -> Result<(Loaded, V
     check::check_store(&mut check, &mut config, env);
     let Check { mut problems, mut warnings, .. } = check;
     problems.sort_by_key(|problem| problem.place.as_ref().map(|place| (place.line, place.column)));
-    let (mut keys, mut headers) = (BTreeMap::new(), BTreeMap::new());
-    for (idx, model) in config.models.iter().enumerate() {
-        let named = (model.api_key_env.as_deref(), model.api_key_file.as_deref());
-        match secrets::read_key(&format!("model `{}`", model.id), named, env, &mut warnings) {
-            Ok(key) => keys.extend(key.map(|key| (model.id.clone(), key))),
-            Err(why) => {
-                let (of, at) = (format!("the model `{}`", model.id), key_path!["models", idx]);
-                problems.push(bad_key(&source, &of, &at, named.0.is_some(), &why));
-            }
-        }
-        headers.insert(model.id.clone(), secrets::read_headers(model, env, &mut warnings));
-    }
-    let mut key_of = |table: &'static str, named: (Option<&str>, Option<&Path>)| {
-        let key = secrets::read_key(&format!("[{table}]"), named, env, &mut warnings);
-        key.unwrap_or_else(|why| {
-            let of = format!("[{table}]");
-            problems.push(bad_key(&source, &of, &key_path![table], named.0.is_some(), &why));
-            None
-        })
-    };
-    let Config { transcribe, search, .. } = &config;
-    let transcribe_key = transcribe.model.as_ref().and_then(|_| {
-        key_of("transcribe", (transcribe.api_key_env.as_deref(), transcribe.api_key_file.as_deref()))
-    });
-    let search_key = search
-        .provider
-        .and_then(|_| key_of("search", (search.api_key_env.as_deref(), search.api_key_file.as_deref())));
+    let Keys { keys, headers, transcribe_key, search_key } =
+        read_keys(&source, &config, env, &mut warnings, &mut problems);
     let tokens = read_tokens(&source, &config, env, &mut warnings);
     let password = read_password(&source, &config.store, env).map(|password| {
         password.map(|(password, warning)| {
@@ -459,6 +434,52 @@ fn read_tokens(
         }
     }
     tokens
+}
+
+/// Keys and secret headers of servers that are asked with them.
+struct Keys {
+    /// By model.
+    keys: BTreeMap<String, SecretString>,
+    headers: BTreeMap<String, BTreeMap<String, SecretString>>,
+    transcribe_key: Option<SecretString>,
+    search_key: Option<SecretString>,
+}
+
+fn read_keys(
+    source: &Source<'_>,
+    config: &Config,
+    env: &dyn Environment,
+    warnings: &mut Vec<String>,
+    problems: &mut Vec<Problem>,
+) -> Keys {
+    let (mut keys, mut headers) = (BTreeMap::new(), BTreeMap::new());
+    for (idx, model) in config.models.iter().enumerate() {
+        let named = (model.api_key_env.as_deref(), model.api_key_file.as_deref());
+        match secrets::read_key(&format!("model `{}`", model.id), named, env, warnings) {
+            Ok(key) => keys.extend(key.map(|key| (model.id.clone(), key))),
+            Err(why) => {
+                let (of, at) = (format!("the model `{}`", model.id), key_path!["models", idx]);
+                problems.push(bad_key(source, &of, &at, named.0.is_some(), &why));
+            }
+        }
+        headers.insert(model.id.clone(), secrets::read_headers(model, env, warnings));
+    }
+    let mut key_of = |table: &'static str, named: (Option<&str>, Option<&Path>)| {
+        let key = secrets::read_key(&format!("[{table}]"), named, env, warnings);
+        key.unwrap_or_else(|why| {
+            let of = format!("[{table}]");
+            problems.push(bad_key(source, &of, &key_path![table], named.0.is_some(), &why));
+            None
+        })
+    };
+    let Config { transcribe, search, .. } = config;
+    let transcribe_key = transcribe.model.as_ref().and_then(|_| {
+        key_of("transcribe", (transcribe.api_key_env.as_deref(), transcribe.api_key_file.as_deref()))
+    });
+    let search_key = search
+        .provider
+        .and_then(|_| key_of("search", (search.api_key_env.as_deref(), search.api_key_file.as_deref())));
+    Keys { keys, headers, transcribe_key, search_key }
 }
 
 /// The problem of a key that cannot be sent in a header. `at`: its table.

@@ -54,11 +54,11 @@ const PAGE_BYTES: usize = 200_000;
 const UNINDEXED_MAX: u64 = 1_000;
 
 /// Why a save is refused that would learn from what is private.
-const PRIVATE: &str = "not saved: this chat, or a person whose words these are, is private (/private), and nothing is learnt \
-    from them";
+const PRIVATE: &str =
+    "not saved: this chat, or the person who wrote this, is private (/private), so nothing is learnt";
 
 /// Why a save is refused that would bring back what a person had forgotten.
-const FORGOTTEN: &str = "not saved: somebody had this forgotten. If the person whom you answer wants it kept again, they say \
+const FORGOTTEN: &str = "not saved: somebody asked to forget this. To keep it again, the person whom you answer can use \
     /remember with the text";
 
 /// Added to search results while the index is being rebuilt.

@@ -94,7 +94,7 @@ pub struct Config {
     pub store: Store,
     /// Embeddings: searches find entries that mean what is asked, whatever their words; a restart applies changes
     ///
-    /// A small model in this process makes a vector of each entry, in the background. About 100 MB of memory.
+    /// A small model in this process makes a vector of each entry, in the background. It needs about 100 MB of memory, and 200 MB while it is loaded.
     pub embeddings: Embeddings,
     /// Retention: what of an old state is kept smaller, or not at all; one pass a day, 0: off
     ///

@@ -116,8 +116,8 @@ impl Runner {
         let Some(on) = on else {
             let lines = self.privacy(call);
             return Ok(match lines.as_slice() {
-                [] => "Nothing is private: I may learn from this chat and from you. `/private on` and `/private me on` \
-                       change that."
+                [] => "Nothing is private: I may save memories from this chat and from your messages. `/private on` and \
+                       `/private me on` change that."
                     .to_owned(),
                 lines => lines.join("\n"),
             });
@@ -125,18 +125,18 @@ impl Runner {
         let chat = (!me).then(|| call.channel.chat().to_owned());
         self.deps.people.set_private(call.caller.id.clone(), chat, on).await?;
         Ok(match (me, on) {
-            (true, true) => "I learn nothing from your messages from now on, in any chat: no memories are made of them. \
-                             `/private me off` lifts it; what you say until then is not learnt later either. Memories that \
-                             there are stay: `/export` shows them, `/forgetme` forgets them."
+            (true, true) => "From now on I save no memories from your messages, in any chat. `/private me off` ends this; I will \
+                             not learn later from what you write until then. Existing memories are kept: `/export` shows them, \
+                             `/forgetme` deletes them."
                 .to_owned(),
-            (false, true) => "This chat is private from now on: I make no memories of it. `/private off` lifts it; what is \
-                              said until then is not learnt later either. Memories that there are stay, and the history \
-                              is kept."
+            (false, true) => "This chat is now private: I save no memories from it. `/private off` ends this; I will not learn \
+                              later from what is written until then. Existing memories and the history are kept."
                 .to_owned(),
-            (true, false) => "I may learn from your messages again; what you said in between stays unlearnt.".to_owned(),
-            (false, false) => {
-                "This chat is no longer private; what was said in between stays unlearnt.".to_owned()
+            (true, false) => {
+                "I may learn from your messages again, but not from those that you sent in the meantime.".to_owned()
             }
+            (false, false) => "This chat is no longer private. I still do not learn from messages sent in the meantime."
+                .to_owned(),
         })
     }
 

@@ -233,7 +233,7 @@ async fn a_chat_is_made_private_by_operators_or_in_private_and_a_person_by_thems
     assert!(chat.words(GROUP, bob(), "private me on").await.contains("in any chat"));
     assert!(chat.words(GROUP, bob(), "status").await.contains("nothing is learnt from you"));
     assert!(!chat.words(GROUP, ann(), "status").await.contains("nothing is learnt"));
-    assert!(chat.words(BOBS, bob(), "private on").await.contains("This chat is private from now on"));
+    assert!(chat.words(BOBS, bob(), "private on").await.contains("This chat is now private"));
     let both = chat.words(BOBS, bob(), "private").await;
     assert!(both.contains("this chat is private since") && both.contains("you are private since"), "{both}");
     assert!(chat.words(BOBS, bob(), "private off").await.contains("no longer private"));

@@ -97,7 +97,7 @@ impl Connection {
                 // It may hold megabytes in base64.
                 let secrets = self.secrets.clone();
                 let read = tokio::task::spawn_blocking(move || result::read(answer, &secrets)).await;
-                let read = read.unwrap_or_else(|_| Err(ResultError::NoResult("its result cannot be read")));
+                let read = read.unwrap_or(Err(ResultError::NoResult("its result cannot be read")));
                 CallOutcome::Ended(read.map_err(|error| match error {
                     ResultError::Tool(words) => McpError::Refused(self.secrets.strike(&words, usize::MAX)),
                     ResultError::NoResult(reason) => self.broken(reason),
