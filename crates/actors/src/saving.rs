@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_core::memory::{NEAR_TOLD, may_replace, near, saved_text};
+use cairn_core::reminder;
 use cairn_types::memory::{DraftMemory, Fingerprint, Reach, Scope, mint_id};
 use cairn_types::message::Entry;
 
@@ -60,13 +61,14 @@ impl Saving {
         let id = mint_id(&Fingerprint::of(&agent, &self.scope, &draft.text));
         // Some of those that are found are not near it.
         let found = self.ports.store.recall(&agent, &reach, &question, 4 * NEAR_TOLD);
+        let now = self.ports.now().to_zoned(reminder::zone(&self.handle.settings().timezone));
         match tokio::time::timeout(NEAR_LIMIT, found).await {
-            Ok(Ok(found)) => saved_text(&near(draft, &id, &found.memories)),
+            Ok(Ok(found)) => saved_text(&near(draft, &id, &found.memories), &now),
             Ok(Err(error)) => {
                 tracing::debug!(channel = %self.handle.id, %error, "memories near a new one cannot be read");
-                saved_text(&[])
+                saved_text(&[], &now)
             }
-            Err(_) => saved_text(&[]),
+            Err(_) => saved_text(&[], &now),
         }
     }
 }

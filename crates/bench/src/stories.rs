@@ -241,7 +241,8 @@ fn judge(story: &Story, prompt: &Value) -> Option<String> {
         }
     }
     for past in &story.must_not_as_present {
-        let as_present = |line: &&String| has(line, past) && !line.contains("held until");
+        let as_present =
+            |line: &&String| has(line, past) && !(line.contains("held until") || line.contains("has passed"));
         if let Some(line) = lines.iter().find(as_present) {
             return Some(format!("stands as present: {line}"));
         }

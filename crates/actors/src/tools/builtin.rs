@@ -293,10 +293,11 @@ impl Builtin {
         self.handle.read(|conversation| {
             found.iter().for_each(|memory| provenance.join(&memory_provenance(memory, conversation)));
         });
+        let now = self.ports.now().to_zoned(reminder::zone(&self.handle.settings().timezone));
         let lines: Vec<String> = found
             .iter()
             .map(|memory| {
-                let (id, kind, at) = (&memory.id, memory.kind.name(), memory_dates(memory));
+                let (id, kind, at) = (&memory.id, memory.kind.name(), memory_dates(memory, &now));
                 format!("[{id} | {kind} | {at}] {}", memory_words(memory))
             })
             .collect();

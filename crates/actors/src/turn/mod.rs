@@ -15,8 +15,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cairn_core::memory::{SPARE, without_namesakes};
 use cairn_core::silence::{is_silence, without_silence};
-use cairn_core::window::{Found, QUOTES_MAX, Quoted, Tail, choose, left_window, question, tail_tokens};
+use cairn_core::window::{
+    Found, QUOTES_MAX, Quoted, Tail, asking, choose, left_window, question, tail_tokens,
+};
 use cairn_types::event::{Event, MemoryEvent, TurnEvent};
 use cairn_types::ids::{MemoryId, Seq};
 use cairn_types::memory::{Memory, Reach};
@@ -166,7 +169,8 @@ impl Turn {
         let reach =
             handle.read(|conversation| Reach::of(&handle.id, conversation.direct_with.as_deref(), share));
         let limit = self.settings.recall_limit;
-        let recalling = self.args.shared.ports.store.recall(&self.settings.id, &reach, &question, limit);
+        let recalling =
+            self.args.shared.ports.store.recall(&self.settings.id, &reach, &question, limit + SPARE);
         let found = tokio::time::timeout(RECALL_LIMIT, async {
             tokio::join!(recalling, self.found_before(&question))
         });
@@ -178,10 +182,12 @@ impl Turn {
             }
         };
         // An answer without memories or old words is better than none.
-        let Recall { memories: recalled, scores, near } = recall.unwrap_or_else(|error| {
+        let recall = recall.unwrap_or_else(|error| {
             tracing::warn!(channel = %handle.id, %error, "no memories were recalled");
             Recall::default()
         });
+        let Recall { memories: recalled, scores, near } =
+            without_namesakes(recall, limit, &handle.read(asking), &question);
         let found = found.unwrap_or_else(|error| {
             tracing::warn!(channel = %handle.id, %error, "what was said before cannot be searched; nothing of it is quoted");
             Vec::new()

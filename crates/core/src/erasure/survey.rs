@@ -265,7 +265,7 @@ impl Survey {
     /// The memory is somebody else's: in their scope, by them, or about them.
     pub(super) fn is_of_others(&self, save: &MemorySave) -> bool {
         matches!(save.scope, Scope::User { .. })
-            || save.source.by.is_some()
+            || save.is_surely_by_somebody()
             || save.subject.as_ref().is_some_and(|subject| self.is_other(subject))
     }
 }

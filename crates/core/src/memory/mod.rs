@@ -1,11 +1,13 @@
 //! Operations of people on several memories, and memories that take the place of others.
 
 mod forget;
+mod namesake;
 mod privacy;
 mod replace;
 mod unite;
 
 pub use forget::{Tombstone, asker_of, may_forget};
+pub use namesake::{SPARE, without_namesakes};
 pub use privacy::{NotLearnt, PrivateSpan, PrivateSpans, chat_key};
 pub use replace::{NEAR_TOLD, may_replace, near, saved_text};
 pub use unite::{NotUnited, unite};

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use cairn_types::ids::MemoryId;
 use cairn_types::memory::{DraftMemory, Memory, Trust};
 use cairn_types::text::words::content_words;
+use jiff::Zoned;
 
 use crate::window::{memory_dates, memory_words};
 
@@ -49,13 +50,13 @@ pub fn near<'m>(new: &DraftMemory, id: &MemoryId, found: &'m [Memory]) -> Vec<&'
 }
 
 /// What the model is told when a memory was saved.
-pub fn saved_text(near: &[&Memory]) -> String {
+pub fn saved_text(near: &[&Memory], now: &Zoned) -> String {
     if near.is_empty() {
         return "saved".to_owned();
     }
     let mut text = "saved. Near it stand, as data:".to_owned();
     for memory in near {
-        let _ = write!(text, "\n- {}: {} [{}]", memory.id, memory_words(memory), memory_dates(memory));
+        let _ = write!(text, "\n- {}: {} [{}]", memory.id, memory_words(memory), memory_dates(memory, now));
     }
     text.push_str(
         "\nIf one of them holds no longer because of the new one, save the new one once more with its id in `replaces`. \
@@ -108,12 +109,13 @@ mod tests {
         assert_eq!(ids(&new), ["m1", "m2"]);
         let replaces = Replaces { ids: vec!["m1".into()], from: None };
         assert_eq!(ids(&DraftMemory { replaces, ..new }), ["m2"]);
-        let told = saved_text(&near(&draft("Anna", "Anna moved."), &"m5".into(), &found[..1]));
+        let now = "2026-11-28T12:00:00[UTC]".parse().unwrap();
+        let told = saved_text(&near(&draft("Anna", "Anna moved."), &"m5".into(), &found[..1]), &now);
         assert!(
             told.contains("\n- m1: Anna lives in Lisbon, near the river. [") && told.contains("`replaces`"),
             "{told}"
         );
-        assert_eq!(saved_text(&[]), "saved");
+        assert_eq!(saved_text(&[], &now), "saved");
     }
 
     #[rstest]

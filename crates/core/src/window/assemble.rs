@@ -10,7 +10,7 @@ use super::render::{guide_text, guide_tokens, last_call_text, tail_text};
 use super::{Assembled, Tail};
 use crate::agent::AgentSettings;
 use crate::conversation::{Conversation, OpenTurn};
-use cairn_types::message::{Entry, Part, Role, text_of, user_parts};
+use cairn_types::message::{Author, Entry, Part, Role, text_of, user_parts};
 use cairn_types::model::{Attempt, ChatMessage, ChatRequest, Purpose};
 use cairn_types::provider_state::drop_unbound;
 use cairn_types::summary::{LookupTools, StackItem, marker_text, summary_text};
@@ -117,11 +117,23 @@ fn render_item(item: &StackItem, lookup: LookupTools) -> String {
 
 /// The words that the open turn is to answer.
 pub fn question(conversation: &Conversation) -> String {
-    let Some(open) = &conversation.open_turn else { return String::new() };
-    let is_asked =
-        |entry: &&Arc<Entry>| entry.turn == open.id && entry.role == Role::User && !entry.is_deleted();
-    let asked = conversation.live.iter().filter(is_asked);
-    asked.map(|entry| text_of(&entry.parts)).collect::<Vec<_>>().join("\n")
+    asked(conversation).map(|entry| text_of(&entry.parts)).collect::<Vec<_>>().join("\n")
+}
+
+/// The people who said it.
+pub fn asking(conversation: &Conversation) -> Vec<Author> {
+    let mut people: Vec<Author> = asked(conversation).filter_map(|entry| entry.author.clone()).collect();
+    people.sort_by(|a, b| a.id.cmp(&b.id));
+    people.dedup_by(|a, b| a.id == b.id);
+    people
+}
+
+/// The messages of the open turn.
+fn asked(conversation: &Conversation) -> impl Iterator<Item = &Arc<Entry>> {
+    let open = conversation.open_turn.as_ref();
+    conversation.live.iter().filter(move |entry| {
+        open.is_some_and(|open| entry.turn == open.id) && entry.role == Role::User && !entry.is_deleted()
+    })
 }
 
 /// Entries as messages, and the index of the open turn's first. A call and its results are never parted: a call without a

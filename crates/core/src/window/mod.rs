@@ -15,7 +15,7 @@ use cairn_types::memory::Memory;
 use cairn_types::model::ChatRequest;
 use cairn_types::tier::Tier;
 
-pub use assemble::{AssembleError, assemble, question};
+pub use assemble::{AssembleError, asking, assemble, question};
 pub use measure::{Frame, Sizes, has_room, least_tokens, measure};
 pub(crate) use measure::{frame_tokens, leaves_room, stack_tokens, system_tokens};
 pub use place::Place;

@@ -9,6 +9,7 @@ use cairn_types::message::MESSAGE_OVERHEAD;
 use cairn_types::summary::LookupTools;
 use cairn_types::text::escape::{escape_name, short_date};
 use cairn_types::tokens::estimate;
+use jiff::Zoned;
 
 /// The line before the stack: it tells the model to continue what follows, not to repeat it, and how to look it up.
 pub fn guide_text(lookup: LookupTools) -> String {
@@ -48,12 +49,13 @@ pub fn memory_words(memory: &Memory) -> String {
     }
 }
 
-/// When a memory was said, and until when it held.
-pub fn memory_dates(memory: &Memory) -> String {
+/// When a memory was said, until when it held, and whether the day of an event has passed. `now`: with the zone of the reader.
+pub fn memory_dates(memory: &Memory, now: &Zoned) -> String {
     let said = short_date(memory.said_at());
-    match memory.until {
-        Some(until) => format!("{said}, held until {}", short_date(until)),
-        None => said,
+    match (memory.until, memory.day()) {
+        (Some(until), _) => format!("{said}, held until {}", short_date(until)),
+        (None, Some(day)) if day < now.date() => format!("{said}; {day} has passed"),
+        _ => said,
     }
 }
 
@@ -73,7 +75,7 @@ pub(crate) fn tail_text(tail: &Tail) -> String {
             if let Some(subject) = memory.subject.as_ref().filter(|_| !is_told) {
                 let _ = write!(text, " (about {})", escape_name(subject));
             }
-            let _ = write!(text, " [{}]", memory_dates(memory));
+            let _ = write!(text, " [{}]", memory_dates(memory, &now));
         }
     }
     text.push_str(&quotes_text(&tail.quotes));

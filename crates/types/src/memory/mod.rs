@@ -7,6 +7,8 @@ mod person;
 mod scope;
 
 use jiff::Timestamp;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{AgentId, ChannelId, MemoryId, Seq, SummaryId};
@@ -17,6 +19,9 @@ pub use identity::{Fingerprint, MemoryChange, merge, mint_id};
 pub use origin::{LikelySource, likely_sources};
 pub use person::{Trust, credit, speaker_of, subject_of};
 pub use scope::{BadScope, Reach, Scope, Share};
+
+/// Length of a date such as `2026-03-01`.
+const DATE_LEN: usize = 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -88,7 +93,7 @@ pub struct Source {
     pub summary: Option<SummaryId>,
     /// The model that wrote it; [`TYPED`] or [`TYPED_BY_MEMBER`] if a person typed it.
     pub model: String,
-    /// The person who typed it, or who certainly said it about themselves.
+    /// The person who typed it, who certainly said it about themselves, or who said most of it about something else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Author>,
     /// When it was said, if that was before it was saved.
@@ -144,6 +149,19 @@ impl Memory {
         (self.superseded_by, self.until, self.updated_at) = (Some(by.clone()), Some(until), at);
     }
 
+    /// The day of an event that lay ahead when it was said: the last of the dates in its text, each written as `2026-03-01`.
+    pub fn day(&self) -> Option<Date> {
+        if self.kind != MemoryKind::Event {
+            return None;
+        }
+        let said = self.said_at().to_zoned(TimeZone::UTC).date();
+        let is_digit = |idx: usize| self.text.as_bytes().get(idx).is_some_and(u8::is_ascii_digit);
+        let is_alone = |from: usize| (from == 0 || !is_digit(from - 1)) && !is_digit(from + DATE_LEN);
+        let dates = (0..self.text.len()).filter(|from| is_alone(*from) && is_digit(*from));
+        let dates = dates.filter_map(|from| self.text.get(from..from + DATE_LEN)?.parse::<Date>().ok());
+        dates.max().filter(|day| *day >= said)
+    }
+
     /// When it was said; if that is unknown, when it was saved.
     pub fn said_at(&self) -> Timestamp {
         self.source.said_at.unwrap_or(self.created_at)
@@ -194,7 +212,7 @@ pub struct DraftMemory {
     pub subject: Option<String>,
     /// 0 to 1.
     pub importance: f64,
-    /// The person who certainly said it about themselves: see [`speaker_of`].
+    /// The person who said it: see [`credit`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Author>,
     /// When it was said.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::DraftMemory;
-use crate::message::{Entry, Role};
+use crate::message::{Author, Entry, Role};
 use crate::text::words::content_words;
 
 /// A message that shares words with a memory.
@@ -21,6 +21,9 @@ pub struct LikelySource {
 /// A longer memory may share this many words with a message by chance.
 const CHANCE: usize = 1;
 
+/// So many of a memory's words, and half of them, has the message of the person who is named as its source.
+const TOLD_MIN: usize = 3;
+
 /// The `most` entries that share the most words with the memory, best first. Among equals, people's messages come before
 /// others, and later entries before earlier ones. An entry that shares a single word counts only if the memory has at most
 /// two.
@@ -30,14 +33,35 @@ pub fn likely_sources(memory: &str, entries: &[Arc<Entry>], most: usize) -> Vec<
     found
 }
 
-/// When each memory was said: the time of its most likely source; if it has none, of the last entry.
-pub(super) fn times_said(memories: &[DraftMemory], entries: &[Arc<Entry>]) -> Vec<Option<Timestamp>> {
+/// When each memory was said, and by whom: the time and the author of its most likely source; if it has none, the time of the
+/// last entry.
+pub(super) fn said(
+    memories: &[DraftMemory],
+    entries: &[Arc<Entry>],
+) -> Vec<(Option<Timestamp>, Option<Author>)> {
     let said = worded(entries);
-    let at = |memory: &DraftMemory| {
-        let source = ranked(&memory.text, &said).into_iter().next().map(|found| found.entry);
-        source.as_ref().or(entries.last()).map(|entry| entry.at)
+    let of = |memory: &DraftMemory| {
+        let sources = ranked(&memory.text, &said);
+        let at = sources.first().map(|found| &found.entry).or(entries.last()).map(|entry| entry.at);
+        (at, teller(&memory.text, &sources).cloned())
     };
-    memories.iter().map(at).collect()
+    memories.iter().map(of).collect()
+}
+
+/// Who said most of a memory's words, if nobody else said as many.
+fn teller<'s>(memory: &str, sources: &'s [LikelySource]) -> Option<&'s Author> {
+    let best = sources.first()?;
+    let words: HashSet<String> = content_words(memory).into_iter().collect();
+    if best.shared < TOLD_MIN.max(words.len().div_ceil(2)) {
+        return None;
+    }
+    let as_good = sources.iter().take_while(|source| source.shared == best.shared);
+    let mut authors = as_good.map(|source| &source.entry).map(|entry| {
+        // What they forward is not theirs, nor is what the model or a tool said.
+        entry.author.as_ref().filter(|_| entry.role == Role::User && entry.provenance.is_empty())
+    });
+    let author = authors.next()??;
+    authors.flatten().all(|other| other.id == author.id).then_some(author)
 }
 
 /// Entries, each with its words.
@@ -70,7 +94,7 @@ mod tests {
     use super::*;
     use crate::ids::{Generation, Seq};
     use crate::memory::{MemoryKind, Replaces, credit};
-    use crate::message::{Author, Part};
+    use crate::message::Part;
 
     #[rstest]
     #[case::with_its_source("Anna takes berth 12 at the north pier.", Some(1))]
@@ -99,6 +123,37 @@ mod tests {
         assert_eq!(said_at, day);
         credit(&mut memories, &[]);
         assert_eq!(memories[0].said_at, None, "no entry tells");
+    }
+
+    #[rstest]
+    #[case::who_told_it("Rosa keeps the spare key in the shed.", "Rosa", Some("local/tom"))]
+    #[case::about_a_thing("The ferry to the islands leaves at nine.", "ferry", Some("local/ben"))]
+    #[case::of_two_who_say_it("The regatta is in June this year.", "regatta", None)]
+    #[case::with_too_few_of_its_words(
+        "The shed behind the old mill needs paint and a spare door.",
+        "shed",
+        None
+    )]
+    #[case::what_the_model_said("Lisbon has seven hills and trams.", "Lisbon", None)]
+    fn who_said_most_of_it_is_named(#[case] text: &str, #[case] subject: &str, #[case] by: Option<&str>) {
+        let entries = [
+            entry(1, Role::User, "tom", "Rosa keeps her spare key in the shed, she told me"),
+            entry(2, Role::User, "ben", "the ferry to the islands leaves at nine"),
+            entry(3, Role::User, "tom", "the regatta is in June this year"),
+            entry(4, Role::User, "ben", "yes, the regatta is in June this year"),
+            entry(5, Role::Assistant, "", "Lisbon has seven hills and trams"),
+        ];
+        let mut memories = [DraftMemory {
+            kind: MemoryKind::Fact,
+            text: text.to_owned(),
+            subject: Some(subject.to_owned()),
+            importance: 0.5,
+            by: None,
+            said_at: None,
+            replaces: Replaces::default(),
+        }];
+        credit(&mut memories, &entries);
+        assert_eq!(memories[0].by.as_ref().map(|by| by.id.as_str()), by);
     }
 
     fn entry(seq: u64, role: Role, name: &str, text: &str) -> Arc<Entry> {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::origin::times_said;
-use super::{DraftMemory, Memory, Scope, SpokenWords, TYPED};
+use super::origin::said;
+use super::{DraftMemory, Memory, MemorySave, Scope, SpokenWords, TYPED};
 use crate::ids::LOCAL_PLATFORM;
 use crate::message::{Author, Entry, Role};
 use crate::text::words::{is_gapless, raw_words};
@@ -17,11 +17,14 @@ const OF_OTHERS: f64 = 0.6;
 /// Shortest id, in characters, that is looked for in texts without its platform: a shorter one may be any number.
 const BARE_ID_MIN: usize = 5;
 
-/// Sets in each memory when it was said and, if that is certain, who said it about themselves.
+/// Sets in each memory when it was said and by whom: the person who certainly said it about themselves, else the one who told
+/// most of it about something else.
 pub fn credit(memories: &mut [DraftMemory], entries: &[Arc<Entry>]) {
-    let times = times_said(memories, entries);
-    for (memory, said_at) in memories.iter_mut().zip(times) {
-        memory.by = speaker_of(memory, entries);
+    let said = said(memories, entries);
+    for (memory, (said_at, teller)) in memories.iter_mut().zip(said) {
+        let subject = memory.subject.as_deref();
+        let of_others = teller.filter(|teller| !subject.is_some_and(|subject| is_called(teller, subject)));
+        memory.by = speaker_of(memory, entries).or(of_others);
         memory.said_at = said_at;
     }
 }
@@ -135,6 +138,14 @@ impl Memory {
 }
 
 /// Whether the subject is the person, by id or name.
+impl MemorySave {
+    /// Whether somebody typed it, or certainly said it about themselves.
+    pub fn is_surely_by_somebody(&self) -> bool {
+        let about_themselves = |by| self.subject.as_deref().is_some_and(|subject| is_called(by, subject));
+        self.source.by.as_ref().is_some_and(|by| self.source.is_typed() || about_themselves(by))
+    }
+}
+
 fn is_called(person: &Author, subject: &str) -> bool {
     let name = |name: &str| name.trim().to_lowercase();
     subject == person.id || name(subject) == name(&person.name)

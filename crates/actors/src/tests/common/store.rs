@@ -483,7 +483,7 @@ impl Store for MemStore {
             Store::memories(self, agent, reach, MemoryFilter { query, limit, ..MemoryFilter::default() });
         Box::pin(async {
             let memories = self.once_up_to_date(found.await?).await?;
-            Ok(Recall { memories, ..Recall::default() })
+            Ok(Recall { scores: vec![1.0; memories.len()], memories, near: Vec::new() })
         })
     }
 
