@@ -151,7 +151,7 @@ impl Transcriber {
                 }
             },
             Err(Unread::TooLarge) => ("too_large", named(called, attachment, "too large to be transcribed")),
-            Err(Unread::Kind | Unread::Unavailable) => {
+            Err(Unread::Kind | Unread::Unavailable | Unread::NoText(_)) => {
                 ("unavailable", named(called, attachment, "could not be fetched"))
             }
         };

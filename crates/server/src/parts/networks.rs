@@ -290,3 +290,4 @@ fn kib(n: u64) -> usize {
 fn count(n: u64) -> usize {
     usize::try_from(n).unwrap_or(usize::MAX)
 }
+        document_max_bytes: kib(network.document_kib),
