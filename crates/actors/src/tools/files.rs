@@ -174,12 +174,15 @@ pub(super) struct Outgoing {
 }
 
 impl Outgoing {
-    /// A file was kept: it is sent if the channel's platform takes it.
-    pub(super) fn add(&mut self, ports: &Ports, channel: &ChannelId, artifact: Artifact) {
+    /// A file was kept: it is sent if it is to be, and the channel's platform takes it.
+    pub(super) fn add(&mut self, ports: &Ports, channel: &ChannelId, artifact: Artifact, is_sent: bool) {
         let file = as_sent(&artifact);
         let described =
             format!("{} ({}, {}), artifact {}", file.name, file.media_type, size(file.bytes), file.artifact);
         match check(ports, channel, artifact.bytes) {
+            Ok(()) if !is_sent => {
+                self.notes.push(format!("[kept, not sent to the chat: {described}; send_file sends it]"));
+            }
             Ok(()) => {
                 self.notes.push(format!("[sent to the chat: {described}]"));
                 self.files.push(file);
