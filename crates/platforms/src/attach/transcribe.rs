@@ -143,7 +143,7 @@ impl Transcriber {
     ) -> Part {
         let (outcome, part) = match fetched {
             Ok(sound) => match self.words(attachment, sound).await {
-                Ok(words) => ("heard", Part::text(format!("[{called}, transcribed]\n{words}"))),
+                Ok(words) => ("heard", Part::transcribed(called, &words)),
                 Err(NoWords::Silence) => ("silence", named(called, attachment, "no words were heard")),
                 Err(error) => {
                     tracing::warn!(platform, %error, "a recording could not be transcribed; it is only named");
