@@ -159,7 +159,7 @@ async fn what_was_asked_by_voice_is_answered_by_text_then_by_voice() {
     assert_eq!((speech.spoken().len(), rig.telegram.uploads(rig.alice.id).len()), (1, 1));
     let channel = format!("main/telegram/{}", rig.alice.id);
     let (_, listed) = rig.cairn(&["artifact", "list", &channel]).await;
-    assert!(listed.contains("answer.ogg"), "{listed}");
+    assert!(listed.contains("v2  message 2"), "{listed}");
     speech.assert_clean();
     rig.end().await;
 }
