@@ -77,6 +77,14 @@ pub(crate) enum Request {
         events: Vec<Event>,
         reply: Reply<Result<bool, RuntimeError>>,
     },
+    /// Journals the recording of an answer with its delivery. False: the answer is not in the conversation any more.
+    AddRecording {
+        turn: TurnId,
+        /// The answer's entry.
+        seq: Seq,
+        events: Vec<Event>,
+        reply: Reply<Result<bool, RuntimeError>>,
+    },
     /// Makes a failed delivery pending again. False: it is pending already.
     RetryDelivery {
         id: OutboxId,
@@ -121,7 +129,10 @@ impl Request {
             })),
             Self::Claim { reply, .. } => drop(reply.send(Err(refusal(error)))),
             Self::Undo { reply } => drop(reply.send(Err(error))),
-            Self::Stop { reply } | Self::NoteDelivery { reply, .. } | Self::RetryDelivery { reply, .. } => {
+            Self::Stop { reply }
+            | Self::NoteDelivery { reply, .. }
+            | Self::AddRecording { reply, .. }
+            | Self::RetryDelivery { reply, .. } => {
                 drop(reply.send(Err(error)));
             }
             Self::DropDelivery { reply, .. } => drop(reply.send(Err(error))),

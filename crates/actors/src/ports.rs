@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cairn_core::store_port::Store;
 use cairn_types::event::{Event, MaintenanceEvent, NewRecord};
 use cairn_types::ids::{ChannelId, TextId};
-use cairn_types::ports::{ArgumentCheck, Clock, Platform, SPLIT_AT_ONCE, StoreError, Toolset};
+use cairn_types::ports::{ArgumentCheck, Clock, Platform, SPLIT_AT_ONCE, Speaker, StoreError, Toolset};
 use cairn_types::wire::format::KeptText;
 use jiff::Timestamp;
 use lru::LruCache;
@@ -17,6 +17,9 @@ use crate::tasks::off_thread;
 
 /// Long texts that are split at the same time. The processor is left to everybody else.
 const SPLITS: usize = 2;
+
+/// Answers that are spoken at the same time. Further ones are text alone.
+const SPEECHES: usize = 4;
 
 /// Ids of journalled texts that are remembered. There are three for each model of an agent.
 const KEPT_TEXTS: usize = 4096;
@@ -30,6 +33,8 @@ pub(crate) struct Ports {
     pub(crate) arguments: Arc<dyn ArgumentCheck>,
     pub(crate) clock: Arc<dyn Clock>,
     platforms: Vec<Arc<dyn Platform>>,
+    pub(crate) speaker: Option<Arc<dyn Speaker>>,
+    pub(crate) speeches: Arc<Semaphore>,
     /// Texts that traces refer to and that are known to be in the journal.
     kept_texts: Mutex<LruCache<TextId, ()>>,
     splits: Arc<Semaphore>,
@@ -42,6 +47,7 @@ impl Ports {
         arguments: Arc<dyn ArgumentCheck>,
         clock: Arc<dyn Clock>,
         platforms: Vec<Arc<dyn Platform>>,
+        speaker: Option<Arc<dyn Speaker>>,
     ) -> Self {
         let kept_texts = Mutex::new(LruCache::unbounded());
         Self {
@@ -50,6 +56,8 @@ impl Ports {
             arguments,
             clock,
             platforms,
+            speaker,
+            speeches: Arc::new(Semaphore::new(SPEECHES)),
             kept_texts,
             splits: Arc::new(Semaphore::new(SPLITS)),
         }

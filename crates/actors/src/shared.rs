@@ -7,7 +7,7 @@ use cairn_core::agent::RuntimeLimits;
 use cairn_core::limits::{Price, TalkLimits};
 use cairn_core::registry::UsageDay;
 use cairn_core::store_port::Store;
-use cairn_types::ports::{ArgumentCheck, Clock, Platform, Toolset};
+use cairn_types::ports::{ArgumentCheck, Clock, Platform, Speaker, Toolset};
 
 use crate::agent::AgentRuntime;
 use crate::budgets::Budgets;
@@ -28,6 +28,8 @@ pub struct RuntimeDeps {
     pub agents: Vec<AgentRuntime>,
     /// The chat networks. A delivery to any other waits until a daemon runs that has it.
     pub platforms: Vec<Arc<dyn Platform>>,
+    /// What speaks answers to voice messages; `None`: they are text alone.
+    pub speaker: Option<Arc<dyn Speaker>>,
     pub limits: RuntimeLimits,
     /// How much people may talk to the bot.
     pub talk: TalkLimits,
@@ -56,11 +58,11 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(deps: RuntimeDeps) -> Self {
-        let RuntimeDeps { store, tools, arguments, clock, agents, platforms, limits, .. } = deps;
+        let RuntimeDeps { store, tools, arguments, clock, agents, platforms, speaker, limits, .. } = deps;
         let admitted = limits.admitted_messages;
         let (live, lifecycle) = (Arc::new(Live::new(limits, agents)), Arc::new(Lifecycle::new()));
         Self {
-            ports: Arc::new(Ports::new(store, tools, arguments, clock, platforms)),
+            ports: Arc::new(Ports::new(store, tools, arguments, clock, platforms, speaker)),
             budgets: Arc::new(Budgets::new(deps.talk, deps.prices, deps.usage_day, admitted)),
             directory: Arc::new(Directory::new(Arc::clone(&live), Arc::clone(&lifecycle))),
             live,

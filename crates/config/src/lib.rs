@@ -52,7 +52,7 @@ use source::{Seg, Source};
 pub use types::{
     AdminConfig, AgentConfig, Api, Bot, Bots, Config, Embeddings, FetchConfig, Limits, Log, LogFormat,
     McpConfig, ModelConfig, Network, NetworkKind, OFFLINE, PlaceKeys, PlatformId, Provider, ScheduleConfig,
-    SearchConfig, SearchProvider, Store, TranscribeConfig,
+    SearchConfig, SearchProvider, SpeakConfig, Store, TranscribeConfig,
 };
 
 /// A configuration, with its file, warnings and secrets.
@@ -72,6 +72,8 @@ pub struct Loaded {
     mcp: BTreeMap<String, McpSecrets>,
     /// The key of the server of transcriptions.
     transcribe_key: Option<SecretString>,
+    /// The key of the server that speaks.
+    speak_key: Option<SecretString>,
     /// The key of the search service.
     search_key: Option<SecretString>,
     /// The password of the account in the database's url.
@@ -98,6 +100,11 @@ impl Loaded {
     /// The key of the server of transcriptions, if one is configured and could be read.
     pub fn transcribe_key(&self) -> Option<&SecretString> {
         self.transcribe_key.as_ref()
+    }
+
+    /// The key of the server that speaks, if one is configured and could be read.
+    pub fn speak_key(&self) -> Option<&SecretString> {
+        self.speak_key.as_ref()
     }
 
     /// The additional headers of a model's requests, including those from variables.
@@ -200,6 +207,7 @@ impl Loaded {
         self.mcp.extend(other.mcp.clone());
         self.password.clone_from(&other.password);
         self.transcribe_key.clone_from(&other.transcribe_key);
+        self.speak_key.clone_from(&other.speak_key);
         self.search_key.clone_from(&other.search_key);
         self
     }
@@ -298,6 +306,7 @@ fn examined(file: &Path, text: &str, env: &dyn Environment) -> Result<(Loaded, V
     check::check_search(&mut check, &mut config.search, env);
     check::check_fetch(&mut check, &config.fetch, &config.search);
     config.transcribe = check::check_transcribe(&mut check, config.transcribe, env);
+    config.speak = check::check_speak(&mut check, config.speak, env);
     check::check_schedules(&mut check, &config);
     check::check_tools(&mut check, &config);
     check::check_operators(&mut check, &config);
@@ -310,7 +319,7 @@ fn examined(file: &Path, text: &str, env: &dyn Environment) -> Result<(Loaded, V
     check::check_store(&mut check, &mut config, env);
     let Check { mut problems, mut warnings, .. } = check;
     problems.sort_by_key(|problem| problem.place.as_ref().map(|place| (place.line, place.column)));
-    let Keys { keys, headers, transcribe_key, search_key } =
+    let Keys { keys, headers, transcribe_key, speak_key, search_key } =
         read_keys(&source, &config, env, &mut warnings, &mut problems);
     let tokens = read_tokens(&source, &config, env, &mut warnings);
     let password = read_password(&source, &config.store, env).map(|password| {
@@ -335,6 +344,7 @@ fn examined(file: &Path, text: &str, env: &dyn Environment) -> Result<(Loaded, V
             tokens,
             mcp,
             transcribe_key,
+            speak_key,
             search_key,
             password,
         },
@@ -442,6 +452,7 @@ struct Keys {
     keys: BTreeMap<String, SecretString>,
     headers: BTreeMap<String, BTreeMap<String, SecretString>>,
     transcribe_key: Option<SecretString>,
+    speak_key: Option<SecretString>,
     search_key: Option<SecretString>,
 }
 
@@ -472,14 +483,18 @@ fn read_keys(
             None
         })
     };
-    let Config { transcribe, search, .. } = config;
+    let Config { transcribe, speak, search, .. } = config;
     let transcribe_key = transcribe.model.as_ref().and_then(|_| {
         key_of("transcribe", (transcribe.api_key_env.as_deref(), transcribe.api_key_file.as_deref()))
     });
+    let speak_key = speak
+        .model
+        .as_ref()
+        .and_then(|_| key_of("speak", (speak.api_key_env.as_deref(), speak.api_key_file.as_deref())));
     let search_key = search
         .provider
         .and_then(|_| key_of("search", (search.api_key_env.as_deref(), search.api_key_file.as_deref())));
-    Keys { keys, headers, transcribe_key, search_key }
+    Keys { keys, headers, transcribe_key, speak_key, search_key }
 }
 
 /// The problem of a key that cannot be sent in a header. `at`: its table.

@@ -18,7 +18,7 @@ use super::secrets::looks_secret;
 use super::source::{Seg, Source};
 use super::types::{
     AdminConfig, AgentConfig, Config, Embeddings, FetchConfig, Limits, Log, McpConfig, ModelConfig, Network,
-    PlaceKeys, ScheduleConfig, SearchConfig, Store, TranscribeConfig,
+    PlaceKeys, ScheduleConfig, SearchConfig, SpeakConfig, Store, TranscribeConfig,
 };
 
 /// Tables of a list that mean nothing without their name.
@@ -225,6 +225,7 @@ fn all_tables() -> Vec<Table> {
         ("telegram", fields_of::<Network>()),
         ("telegram.places", fields_of::<PlaceKeys>()),
         ("transcribe", fields_of::<TranscribeConfig>()),
+        ("speak", fields_of::<SpeakConfig>()),
         ("commands", fields_of::<CommandPermissions>()),
         ("limits", fields_of::<Limits>()),
         ("log", fields_of::<Log>()),

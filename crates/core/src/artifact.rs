@@ -133,7 +133,7 @@ pub fn readable(found: Option<Artifact>, newest: u64, id: &str, from: u64) -> Re
 
 /// The artifacts of a channel that expire now, sorted by id: those that nobody has read for `artifact_days`, and of the
 /// rest, while they take more than `artifact_mib`, those that were read longest ago. Copies of messages stay while the
-/// window shows the message: the history has the whole text anyway.
+/// window shows the message: the history has the whole text anyway. The recording of an answer is a file like any other.
 pub fn due(
     artifacts: &[Artifact],
     conversation: &Conversation,
@@ -142,7 +142,7 @@ pub fn due(
 ) -> Vec<ArtifactId> {
     let kept = artifacts.iter().filter(|artifact| artifact.expired_at.is_none());
     let (copies, mut kept): (Vec<&Artifact>, Vec<&Artifact>) =
-        kept.partition(|artifact| artifact.message.is_some());
+        kept.partition(|artifact| artifact.message.is_some() && artifact.file.is_none());
     kept.sort_by_key(|artifact| (artifact.used_at, ordinal(&artifact.id)));
     let age = SignedDuration::from_hours(24 * i64::from(settings.artifact_days));
     let most = match settings.artifact_mib {

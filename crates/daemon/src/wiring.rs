@@ -477,6 +477,7 @@ pub(crate) async fn runtime(
         agents: agent_registry.runtimes().await?,
         // Local answers are read from the store, so no platform is needed for them.
         platforms,
+        speaker: networks::speaker(loaded)?,
         limits: limits.runtime(),
         talk: limits.talk(),
         prices: loaded.config.prices(),

@@ -1,4 +1,4 @@
-//! How an attached file enters a message: as a picture, as text, or by name only.
+//! How an attached file enters a message: as a picture, as text (also that of documents and recordings), or by name only.
 
 use std::fmt::Write as _;
 
@@ -8,11 +8,16 @@ use cairn_types::message::Part;
 
 use crate::markup::name;
 
+mod document;
 mod download;
+mod office;
+mod pdf;
 #[cfg(test)]
 mod tests;
 mod transcribe;
+mod zip;
 
+pub use document::{DocumentText, NoText, read_document};
 pub use download::{DownloadError, Downloads};
 pub use transcribe::{NoWords, Transcriber, TranscriberSettings};
 
@@ -22,13 +27,20 @@ pub struct AttachLimits {
     pub image_bytes: usize,
     /// Largest text that is read, in bytes.
     pub text_bytes: usize,
+    /// Largest PDF or office document that is read, in bytes.
+    pub document_bytes: usize,
     /// Whether pictures are read, which needs a model that takes them.
     pub images: bool,
 }
 
 impl Default for AttachLimits {
     fn default() -> Self {
-        Self { image_bytes: 4 * 1024 * 1024, text_bytes: 64 * 1024, images: true }
+        Self {
+            image_bytes: 4 * 1024 * 1024,
+            text_bytes: 64 * 1024,
+            document_bytes: 4 * 1024 * 1024,
+            images: true,
+        }
     }
 }
 
@@ -40,6 +52,8 @@ pub enum Kind {
     Text,
     /// A recording, which may hold speech.
     Sound,
+    /// A PDF or an office document.
+    Document,
     Other,
 }
 
@@ -55,10 +69,11 @@ pub struct Attachment<'a> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unread {
-    /// Pictures and texts are read, and this is neither; or the model takes no pictures.
+    /// Pictures, texts and documents are read, and this is none of them; or the model takes no pictures.
     Kind,
     TooLarge,
     Unavailable,
+    NoText(NoText),
 }
 
 impl Attachment<'_> {
@@ -76,7 +91,10 @@ impl Attachment<'_> {
             || is_among(TEXT_EXTENSIONS, &extension)
             || (unsaid && is_among(TEXT_NAMES, &self.name.to_ascii_lowercase()));
         let is_sound = essence.starts_with("audio/") || (unsaid && is_among(SOUND_EXTENSIONS, &extension));
+        let is_document =
+            is_among(DOCUMENT_TYPES, &essence) || (unsaid && is_among(DOCUMENT_EXTENSIONS, &extension));
         match () {
+            () if is_document => Kind::Document,
             () if is_text => Kind::Text,
             () if is_sound => Kind::Sound,
             () => Kind::Other,
@@ -96,6 +114,7 @@ impl Attachment<'_> {
         let most = match self.kind() {
             Kind::Image if limits.images => limits.image_bytes,
             Kind::Text => limits.text_bytes,
+            Kind::Document => limits.document_bytes,
             Kind::Image | Kind::Sound | Kind::Other => return Err(Unread::Kind),
         };
         self.within(most)
@@ -107,7 +126,16 @@ impl Attachment<'_> {
         if fits { Ok(most) } else { Err(Unread::TooLarge) }
     }
 
-    /// The file as a part of a message: its content if the bytes are of the stated kind, otherwise only its name.
+    /// The file as a part of a message: its content or its text, otherwise only its name.
+    pub(crate) async fn read(&self, platform: &'static str, fetched: Result<Vec<u8>, Unread>) -> Part {
+        match fetched {
+            Ok(bytes) if self.kind() == Kind::Document => document::part(platform, self, bytes).await,
+            fetched => self.part(fetched),
+        }
+    }
+
+    /// The file as a part of a message, except for documents: its content if the bytes are of the stated kind, otherwise only
+    /// its name.
     pub fn part(&self, fetched: Result<Vec<u8>, Unread>) -> Part {
         let bytes = match fetched {
             Ok(bytes) => bytes,
@@ -129,7 +157,7 @@ impl Attachment<'_> {
                 }
                 None => self.named(size, Unread::Kind),
             },
-            Kind::Sound | Kind::Other => self.named(size, Unread::Kind),
+            Kind::Sound | Kind::Document | Kind::Other => self.named(size, Unread::Kind),
         }
     }
 
@@ -139,13 +167,22 @@ impl Attachment<'_> {
             Unread::Kind => {}
             Unread::TooLarge => notes.push("too large to be read".to_owned()),
             Unread::Unavailable => notes.push("could not be fetched".to_owned()),
+            Unread::NoText(NoText::Encrypted) => {
+                notes.push("encrypted, no text could be read from it".to_owned());
+            }
+            Unread::NoText(_) => notes.push("no text could be read from it".to_owned()),
         }
+        Part::File { name: self.noted(notes), media_type: self.shown_type(), text: None }
+    }
+
+    /// The name with notes behind it.
+    fn noted(&self, notes: Vec<String>) -> String {
         let mut name = self.shown_name();
         if !notes.is_empty() {
             // Writing to a string does not fail.
             let _ = write!(name, " ({})", notes.join(", "));
         }
-        Part::File { name, media_type: self.shown_type(), text: None }
+        name
     }
 
     /// The name on one line; a long one is shortened in the middle and keeps its extension.
@@ -199,6 +236,13 @@ fn is_among(list: &str, word: &str) -> bool {
 const IMAGE_TYPES: &str = "image/png image/jpeg image/jpg image/gif image/webp";
 const IMAGE_EXTENSIONS: &str = "png jpg jpeg gif webp";
 const SOUND_EXTENSIONS: &str = "ogg oga opus mp3 m4a wav flac";
+const DOCUMENT_EXTENSIONS: &str = "pdf docx xlsx pptx odt ods odp";
+const DOCUMENT_TYPES: &str = "application/pdf application/x-pdf \
+    application/vnd.openxmlformats-officedocument.wordprocessingml.document \
+    application/vnd.openxmlformats-officedocument.spreadsheetml.sheet \
+    application/vnd.openxmlformats-officedocument.presentationml.presentation \
+    application/vnd.oasis.opendocument.text application/vnd.oasis.opendocument.spreadsheet \
+    application/vnd.oasis.opendocument.presentation";
 const TEXT_TYPES: &str = "application/json application/x-ndjson application/toml application/xml application/yaml \
     application/x-yaml application/javascript application/x-javascript application/typescript \
     application/x-typescript application/x-sh application/x-shellscript application/sql \

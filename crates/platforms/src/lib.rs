@@ -14,5 +14,6 @@ pub mod markup;
 mod multipart;
 mod pause;
 pub mod settings;
+pub mod speech;
 pub mod split;
 pub mod telegram;

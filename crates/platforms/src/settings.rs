@@ -24,6 +24,8 @@ pub struct ChatSettings {
     pub image_max_bytes: usize,
     /// Largest text file that is taken in, in bytes; larger ones are only named.
     pub text_max_bytes: usize,
+    /// Largest PDF or office document whose text is taken in, in bytes; larger ones are only named.
+    pub document_max_bytes: usize,
     /// What turns recordings into words; `None`: they are only named.
     pub transcriber: Option<Arc<Transcriber>>,
     /// Least time between two edits of a draft; `None`: no drafts are shown.
@@ -44,6 +46,7 @@ impl ChatSettings {
             images: BTreeSet::new(),
             image_max_bytes: attach.image_bytes,
             text_max_bytes: attach.text_bytes,
+            document_max_bytes: attach.document_bytes,
             transcriber: None,
             draft_every: None,
             gather: Duration::ZERO,
@@ -59,7 +62,12 @@ impl ChatSettings {
 
     /// The limits for attachments. `images`: whether the agent's model takes pictures.
     pub(crate) fn attach_limits(&self, images: bool) -> AttachLimits {
-        AttachLimits { image_bytes: self.image_max_bytes, text_bytes: self.text_max_bytes, images }
+        AttachLimits {
+            image_bytes: self.image_max_bytes,
+            text_bytes: self.text_max_bytes,
+            document_bytes: self.document_max_bytes,
+            images,
+        }
     }
 }
 

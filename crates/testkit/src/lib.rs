@@ -9,6 +9,7 @@ pub mod clock;
 pub mod daemon;
 pub mod discord;
 pub mod disk;
+pub mod documents;
 pub mod gate;
 pub mod home;
 pub mod mcp;

@@ -1,4 +1,7 @@
-//! A fake server of transcriptions. It takes the published form and refuses whatever else comes.
+//! A fake server of transcriptions and of recordings. It takes the published forms and refuses whatever else comes.
+//!
+//! Of recordings: <https://platform.openai.com/docs/api-reference/audio/createSpeech>: JSON with `model`, `input` of at most 4,096
+//! characters, a `voice` of its own, and `response_format`, `speed`, `instructions` if wanted.
 //!
 //! The form: <https://platform.openai.com/docs/api-reference/audio/createTranscription>, as multipart of RFC 7578: a `file`
 //! with a name that ends as one of the formats that are taken, a `model`, and `language` and `response_format` if wanted.
@@ -14,7 +17,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use parking_lot::Mutex;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use crate::gate::{Gate, Gates, pass};
@@ -27,6 +30,12 @@ const ENDINGS: [&str; 9] = ["flac", "mp3", "mp4", "mpeg", "mpga", "m4a", "ogg", 
 
 const FORMATS: [&str; 5] = ["json", "text", "srt", "verbose_json", "vtt"];
 
+/// Most characters of a text that is to be spoken.
+const INPUT_CHARS: usize = 4_096;
+
+const VOICES: [&str; 11] =
+    ["alloy", "ash", "ballad", "coral", "echo", "fable", "nova", "onyx", "sage", "shimmer", "verse"];
+
 /// A request that was taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heard {
@@ -37,9 +46,19 @@ pub struct Heard {
     pub authorization: Option<String>,
 }
 
+/// A request for a recording that was taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spoken {
+    pub model: String,
+    pub input: String,
+    pub voice: String,
+    pub authorization: Option<String>,
+}
+
 #[derive(Default)]
 struct Seen {
     heard: Vec<Heard>,
+    spoken: Vec<Spoken>,
     wrong: Vec<String>,
 }
 
@@ -47,7 +66,9 @@ struct Seen {
 struct Shared {
     seen: Watched<Seen>,
     answers: Mutex<VecDeque<Result<String, u16>>>,
+    recordings: Mutex<VecDeque<Result<Vec<u8>, u16>>>,
     gates: Gates<()>,
+    mouths: Gates<()>,
 }
 
 pub struct FakeSpeech {
@@ -71,6 +92,7 @@ impl FakeSpeech {
         let shared = Arc::new(Shared::default());
         let app = Router::new()
             .route("/v1/audio/transcriptions", post(transcribe))
+            .route("/v1/audio/speech", post(speak))
             .layer(DefaultBodyLimit::max(FILE_MAX + (1 << 20)))
             .with_state(shared.clone());
         let server = tokio::spawn(async move {
@@ -106,6 +128,35 @@ impl FakeSpeech {
         self.shared.seen.wait("recordings", find, || format!("{:?}", self.shared.seen.lock().wrong)).await
     }
 
+    /// The next recording; without any it is [`FakeSpeech::OPUS`].
+    pub fn record(&self, sound: &[u8]) {
+        self.shared.recordings.lock().push_back(Ok(sound.to_vec()));
+    }
+
+    /// The next request for a recording gets this status.
+    pub fn stay_silent(&self, status: u16) {
+        self.shared.recordings.lock().push_back(Err(status));
+    }
+
+    /// Holds recordings of answers.
+    pub fn hold_speech(&self) -> Gate {
+        self.shared.mouths.close(())
+    }
+
+    /// The beginning of an Opus stream in Ogg (RFC 3533, section 6; RFC 7845, section 5.1): a page with one segment.
+    pub const OPUS: &[u8] =
+        b"OggS\0\x02\0\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\x01\x13OpusHead\x01\x01\0\0\x80\xbb\0\0\0\0\0";
+
+    /// Waits for so many requests for recordings.
+    pub async fn wait_spoken(&self, n: usize) -> Vec<Spoken> {
+        let find = || Some(self.spoken()).filter(|spoken| spoken.len() >= n);
+        self.shared.seen.wait("speech", find, || format!("{:?}", self.shared.seen.lock().wrong)).await
+    }
+
+    pub fn spoken(&self) -> Vec<Spoken> {
+        self.shared.seen.lock().spoken.clone()
+    }
+
     pub fn heard(&self) -> Vec<Heard> {
         self.shared.seen.lock().heard.clone()
     }
@@ -116,6 +167,51 @@ impl FakeSpeech {
         let wrong = self.shared.seen.lock().wrong.clone();
         assert!(wrong.is_empty(), "{wrong:?}");
     }
+}
+
+async fn speak(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> Response {
+    let spoken = match asked(&headers, &body) {
+        Ok(spoken) => spoken,
+        Err(why) => {
+            shared.seen.update(|seen| seen.wrong.push(why.clone()));
+            let error = json!({"error": {"message": why, "type": "invalid_request_error"}});
+            return (StatusCode::BAD_REQUEST, axum::Json(error)).into_response();
+        }
+    };
+    shared.seen.update(|seen| seen.spoken.push(spoken));
+    pass(shared.mouths.of(&())).await;
+    let recording = shared.recordings.lock().pop_front().unwrap_or(Ok(FakeSpeech::OPUS.to_vec()));
+    match recording {
+        Ok(sound) => ([("content-type", "audio/opus")], sound).into_response(),
+        Err(status) => StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY).into_response(),
+    }
+}
+
+/// Reads a request for a recording, or says what is wrong with it.
+fn asked(headers: &HeaderMap, body: &[u8]) -> Result<Spoken, String> {
+    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    if header("content-type") != Some("application/json") {
+        return Err("the content type is not application/json".to_owned());
+    }
+    let asked: serde_json::Map<String, Value> =
+        serde_json::from_slice(body).map_err(|error| error.to_string())?;
+    let known = ["model", "input", "voice", "response_format", "speed", "instructions", "stream_format"];
+    if let Some(other) = asked.keys().find(|key| !known.contains(&key.as_str())) {
+        return Err(format!("a field `{other}` that there is not"));
+    }
+    let text = |key: &str| asked.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let needed = |key: &str| text(key).map(str::to_owned).ok_or(format!("`{key}` is missing"));
+    let (model, input, voice) = (needed("model")?, needed("input")?, needed("voice")?);
+    if input.chars().count() > INPUT_CHARS {
+        return Err("`input` is longer than 4096 characters".to_owned());
+    }
+    if !VOICES.contains(&voice.as_str()) {
+        return Err(format!("there is no voice `{voice}`"));
+    }
+    if text("response_format") != Some("opus") {
+        return Err("this fake speaks Opus alone".to_owned());
+    }
+    Ok(Spoken { model, input, voice, authorization: header("authorization").map(str::to_owned) })
 }
 
 async fn transcribe(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> Response {

@@ -71,9 +71,25 @@ pub enum Part {
     },
 }
 
+/// Ends the line that leads the words of a recording.
+const TRANSCRIBED: &str = ", transcribed]\n";
+
 impl Part {
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into() }
+    }
+
+    /// The words of a recording. `called`: how it is named, such as `voice message (12 s)`.
+    pub fn transcribed(called: &str, words: &str) -> Self {
+        Self::text(format!("[{called}{TRANSCRIBED}{words}"))
+    }
+
+    /// Whether it is what somebody said in a voice or video message. Somebody who types what marks such words counts as well.
+    pub fn is_spoken(&self) -> bool {
+        let Self::Text { text } = self else { return false };
+        let head = text.lines().next().unwrap_or_default();
+        let is_message = head.starts_with("[voice message") || head.starts_with("[video message");
+        is_message && head.ends_with(TRANSCRIBED.trim_end())
     }
 }
 
@@ -591,7 +607,8 @@ pub struct Artifact {
     pub id: ArtifactId,
     /// The tool whose result it is; empty for a message.
     pub tool: String,
-    /// The message that it is a whole copy of. It is kept as long as the window shows that message.
+    /// The message that it is a whole copy of. It is kept as long as the window shows that message. Of a recording: the answer
+    /// that it speaks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Seq>,
     pub bytes: u64,
@@ -619,4 +636,20 @@ pub struct FileNote {
     pub name: String,
     /// MIME type, such as `image/png`.
     pub media_type: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spoken_is_what_was_said_in_a_message() {
+        assert!(Part::transcribed("voice message (12 s)", "feed the cat").is_spoken());
+        assert!(Part::transcribed("video message", "").is_spoken());
+        for text in ["feed the cat", "[voice message (12 s)] hm", "hm\n[voice message, transcribed]\nhm", ""]
+        {
+            assert!(!Part::text(text).is_spoken(), "{text}");
+        }
+        assert!(!Part::transcribed("audio Song.mp3", "la la").is_spoken());
+    }
 }

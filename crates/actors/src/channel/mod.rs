@@ -12,6 +12,7 @@ mod requests;
 mod runs;
 mod state;
 mod turns;
+mod voice;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 

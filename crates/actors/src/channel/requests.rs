@@ -77,6 +77,9 @@ impl ChannelState {
             Request::NoteDelivery { id, events, reply } => {
                 drop(reply.send(answer(self.note_delivery(&id, events).await)?));
             }
+            Request::AddRecording { turn, seq, events, reply } => {
+                drop(reply.send(answer(self.add_recording(&turn, seq, events).await)?));
+            }
             Request::RetryDelivery { id, reply } => {
                 drop(reply.send(answer(self.retry_delivery(id).await)?));
             }

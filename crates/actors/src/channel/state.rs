@@ -20,6 +20,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::voice::VoiceAnswer;
 use crate::failure::{self, ChannelFault, RuntimeError};
 use crate::handle::ChannelHandle;
 use crate::messages::{AlarmMsg, ChannelMsg, CompactorMsg, Reply, RouterMsg};
@@ -168,6 +169,8 @@ pub(super) struct Closing {
     /// A note to whoever gets the reply.
     pub(super) notice: Option<String>,
     pub(super) messages: Vec<MessageId>,
+    /// The reply, if it is to be spoken, too.
+    pub(super) voice: Option<VoiceAnswer>,
 }
 
 impl Closing {

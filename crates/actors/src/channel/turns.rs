@@ -26,6 +26,7 @@ use tracing::Instrument as _;
 
 use super::next_turn::{joining, next_turn};
 use super::state::{ChannelState, Closing, Current, EndedMessage, Failed, answer};
+use super::voice::{VoiceAnswer, was_spoken};
 use crate::failure::{self, ChannelFault};
 use crate::messages::{ChannelMsg, CompactorMsg, OutboxMsg, TurnAnswer, TurnLink, TurnResult, draft_entry};
 use crate::shared::Shared;
@@ -364,6 +365,9 @@ impl ChannelState {
         }
         self.current = None;
         self.remember(prints, &closing.end);
+        if let Some(voice) = closing.voice.clone() {
+            self.speak(voice);
+        }
         self.handle.subscribers.end(&closing.messages, |message| match &closing.answer {
             Ok(reply) => {
                 answer_of(message, &closing.end, reply.clone(), closing.finish, closing.notice.clone())
@@ -500,9 +504,16 @@ impl ChannelState {
             }
             events.push(Event::Turn(TurnEvent::Ended(end.clone())));
             let messages = open.messages.clone();
+            let speaks = posts && self.shared.ports.speaker.is_some() && was_spoken(conversation, open);
+            let voice = speaks.then(|| VoiceAnswer {
+                turn: open.id.clone(),
+                seq,
+                words: reply.clone(),
+                reply_to: open.reply_to.clone(),
+            });
             let (reply, finish, notice) =
                 if silent { (String::new(), None, None) } else { (reply, finish, notice) };
-            Some(Closing { events, end, answer: Ok(reply), finish, notice, messages })
+            Some(Closing { events, end, answer: Ok(reply), finish, notice, messages, voice })
         })
     }
 
@@ -570,7 +581,8 @@ impl ChannelState {
             }
             events.push(Event::Turn(TurnEvent::Ended(end.clone())));
             let messages = open.messages.clone();
-            Some(Closing { events, end, answer: Err(failure), finish: None, notice: None, messages })
+            let (finish, notice, voice) = (None, None, None);
+            Some(Closing { events, end, answer: Err(failure), finish, notice, messages, voice })
         })
     }
 }

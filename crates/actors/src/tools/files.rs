@@ -19,7 +19,7 @@ const NAME_CHARS: usize = 100;
 
 /// Why a file is not sent to a chat.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Unsendable {
+pub(crate) enum Unsendable {
     /// The platform takes no files.
     #[error("people here see files by their names alone")]
     NoFiles,
@@ -37,7 +37,7 @@ pub(super) fn size(bytes: u64) -> String {
 }
 
 /// Checks that the platform of a channel takes a file of this size.
-pub(super) fn check(ports: &Ports, channel: &ChannelId, bytes: u64) -> Result<(), Unsendable> {
+pub(crate) fn check(ports: &Ports, channel: &ChannelId, bytes: u64) -> Result<(), Unsendable> {
     if channel.platform() == LOCAL_PLATFORM {
         return Err(Unsendable::NoFiles);
     }
@@ -87,7 +87,7 @@ fn extension(media_type: &str) -> &'static str {
 }
 
 /// Keeps a file of a tool's result as an artifact, which still has to be journalled.
-pub(super) async fn keep(
+pub(crate) async fn keep(
     ports: &Ports,
     handle: &ChannelHandle,
     id: ArtifactId,
@@ -128,7 +128,7 @@ pub(super) async fn keep(
 }
 
 /// An artifact as it is sent: a file under its own name, a text as a text file.
-pub(super) fn as_sent(artifact: &Artifact) -> SentFile {
+pub(crate) fn as_sent(artifact: &Artifact) -> SentFile {
     let (name, media_type) = match &artifact.file {
         Some(file) => (file.name.clone(), file.media_type.clone()),
         None => (format!("{}.txt", artifact.id), "text/plain".to_owned()),
@@ -174,12 +174,15 @@ pub(super) struct Outgoing {
 }
 
 impl Outgoing {
-    /// A file was kept: it is sent if the channel's platform takes it.
-    pub(super) fn add(&mut self, ports: &Ports, channel: &ChannelId, artifact: Artifact) {
+    /// A file was kept: it is sent if it is to be, and the channel's platform takes it.
+    pub(super) fn add(&mut self, ports: &Ports, channel: &ChannelId, artifact: Artifact, is_sent: bool) {
         let file = as_sent(&artifact);
         let described =
             format!("{} ({}, {}), artifact {}", file.name, file.media_type, size(file.bytes), file.artifact);
         match check(ports, channel, artifact.bytes) {
+            Ok(()) if !is_sent => {
+                self.notes.push(format!("[kept, not sent to the chat: {described}; send_file sends it]"));
+            }
             Ok(()) => {
                 self.notes.push(format!("[sent to the chat: {described}]"));
                 self.files.push(file);

@@ -131,12 +131,12 @@ impl<'a> ResultGuard<'a> {
         let mut outgoing = Outgoing::default();
         let n_more = given.len().saturating_sub(FILES_MAX);
         for file in given.into_iter().take(FILES_MAX) {
-            let (media_type, bytes) = (file.media_type.clone(), file.data.len());
+            let (media_type, bytes, is_sent) = (file.media_type.clone(), file.data.len(), file.is_sent);
             let id = handle.read(|conversation| next_id(conversation, self.n_stored));
             match files::keep(ports, handle, id, tool, file).await {
                 Ok(artifact) => {
                     self.n_stored += 1;
-                    outgoing.add(ports, &handle.id, artifact);
+                    outgoing.add(ports, &handle.id, artifact, is_sent);
                 }
                 Err(error) => {
                     tracing::error!(channel = %handle.id, tool, bytes, %error,

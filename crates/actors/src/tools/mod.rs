@@ -2,7 +2,7 @@
 //! is reported to the model.
 
 mod builtin;
-mod files;
+pub(crate) mod files;
 pub(crate) mod guard;
 
 use cairn_core::builtin_tools::{MEMORY_FORGET, MEMORY_SAVE};

@@ -221,8 +221,11 @@ impl Turn {
     /// other messages need not make room for what would not fit anyway.
     async fn shorten_messages(&self, kept: &AgentSettings) -> Result<(), TurnFailure> {
         let handle = &self.args.handle;
-        let large = handle.read(|conversation| too_large(conversation, kept));
-        if !large.is_empty() {
+        loop {
+            let large = handle.read(|conversation| too_large(conversation, kept));
+            if large.is_empty() {
+                break;
+            }
             let mut messages = Vec::with_capacity(large.len());
             for message in large {
                 let n_kept = messages.iter().filter(|(_, artifact)| Option::is_some(artifact)).count();
@@ -233,9 +236,10 @@ impl Turn {
                 messages.push((message, artifact));
             }
             let events = shorten(&handle.snapshot(), kept, messages);
-            if !events.is_empty() {
-                self.step(events).await?;
+            if events.is_empty() {
+                break;
             }
+            self.step(events).await?;
         }
         self.tell_long().await
     }

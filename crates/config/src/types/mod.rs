@@ -15,6 +15,7 @@ mod agents;
 mod limits;
 mod network;
 mod schedules;
+mod speak;
 mod tools;
 mod transcribe;
 
@@ -38,6 +39,7 @@ pub use limits::Limits;
 pub use network::{Bot, Bots, Network, NetworkKind, PlaceKeys, PlatformId};
 pub(super) use network::{is_id, is_name};
 pub use schedules::ScheduleConfig;
+pub use speak::SpeakConfig;
 pub use tools::{FetchConfig, McpConfig, SearchConfig, SearchProvider};
 pub use transcribe::TranscribeConfig;
 
@@ -82,6 +84,10 @@ pub struct Config {
     ///
     /// The words are the message, also of those that are not addressed to the bot. Without `model` recordings are only named.
     pub transcribe: TranscribeConfig,
+    /// Answers by voice: a server that speaks the answers to voice messages
+    ///
+    /// The recording follows the text of the answer. Without `model` answers are text alone.
+    pub speak: SpeakConfig,
     /// Commands that people give in chats
     pub commands: CommandPermissions,
     /// Bounds of what is taken in and of how long things take

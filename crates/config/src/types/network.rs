@@ -234,12 +234,14 @@ pub struct Network {
     pub catch_up_hours: u64,
     #[schemars(range(max = 10_000))]
     pub catch_up_messages: u64,
-    /// Largest image that goes to a model that takes images, and largest text file whose words are taken in, in KiB. Larger
-    /// ones are only named, as are all other files.
+    /// Largest image that goes to a model that takes images, largest text file and largest document (PDF, docx, xlsx, pptx,
+    /// odt) whose words are taken in, in KiB. Larger ones are only named, as are all other files.
     #[schemars(range(max = 20_480))]
     pub image_kib: u64,
     #[schemars(range(max = 4_096))]
     pub text_file_kib: u64,
+    #[schemars(range(max = 16_384))]
+    pub document_kib: u64,
     /// Places with rules of their own, one table each; a place that is named is served. What a table names must all fit (a
     /// server, a chat, a thread; on Telegram a thread needs its chat). Where several fit, each key is taken from the most
     /// specific one that has it. What they all leave out is as above. An empty list of members: nobody is heard there.
@@ -276,6 +278,7 @@ impl Default for Network {
             catch_up_messages: 200,
             image_kib: 4_096,
             text_file_kib: 64,
+            document_kib: 4_096,
             places: Vec::new(),
         }
     }

@@ -57,6 +57,9 @@ pub struct McpConfig {
     pub start_timeout_secs: u64,
     #[schemars(range(min = 1, max = 1_024))]
     pub max_message_mib: u64,
+    /// Pictures, sounds and files that it returns are sent to the chat. False: the agent sees and keeps them, and sends those
+    /// that it names to `send_file`.
+    pub send_files: bool,
 }
 
 impl Default for McpConfig {
@@ -78,6 +81,7 @@ impl Default for McpConfig {
             timeout_secs: 60,
             start_timeout_secs: 30,
             max_message_mib: 16,
+            send_files: true,
         }
     }
 }

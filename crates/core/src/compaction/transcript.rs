@@ -10,6 +10,7 @@ use super::sections::{MergePlan, Sections, plan_merge};
 use super::stages::{RequestRoom, next_chunk};
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
+use crate::prune::{FILE_BYTES, is_long_file};
 use crate::settings::INSTRUCTION_MAX_CHARS;
 use crate::silence;
 use cairn_types::event::Run;
@@ -332,7 +333,7 @@ fn line(entry: &Entry) -> Option<String> {
     if entry.is_deleted() || silence::is_silent(entry) {
         return None;
     }
-    let text = text_of(&entry.parts);
+    let text = said(&entry.parts);
     let time = short_time(entry.at);
     match entry.role {
         Role::User => {
@@ -348,6 +349,20 @@ fn line(entry: &Entry) -> Option<String> {
         }
         Role::Tool => Some(format!("[tool | {time}] {}", result(&text))),
     }
+}
+
+/// The text of an entry as the transcript shows it: of a long file its head and its tail, as requests have it.
+fn said(parts: &[Part]) -> String {
+    if !parts.iter().any(is_long_file) {
+        return text_of(parts);
+    }
+    let mut shown = parts.to_vec();
+    for part in shown.iter_mut().filter(|part| is_long_file(part)) {
+        if let Part::File { text: Some(text), .. } = part {
+            *text = cut_middle(text, FILE_BYTES as f64 / text.len() as f64);
+        }
+    }
+    text_of(&shown)
 }
 
 /// A call as the transcript shows it: its name and its arguments, on one line.

@@ -1,5 +1,5 @@
-//! Messages of the open turn that are larger than what the window takes beside prompt, tools and the stack: head and tail
-//! are sent, and the whole is kept.
+//! Messages that are sent by head and tail, while the whole is kept: those of the open turn that are larger than what the
+//! window takes beside prompt, tools and the stack, and those with a long file, in which the model reads on.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::result_guard::ResultRoom;
 use crate::window::{Place, frame_tokens, measure, stack_tokens};
 use cairn_types::event::{ArtifactEvent, Event, PruneCause, PruneForm, PrunedResult};
 use cairn_types::ids::ArtifactId;
-use cairn_types::message::{Artifact, Entry, Role, entry_tokens};
+use cairn_types::message::{Artifact, Entry, Part, Role, entry_tokens};
 use cairn_types::text::edges::READ_TOOL;
 use cairn_types::tier::Tier;
 use cairn_types::tokens::Correction;
@@ -30,6 +30,12 @@ const SHOWN_SHARE: f64 = 0.5;
 /// Share of what prompt and tools leave that messages have at the least, however full the rest is.
 const ROOM_MIN: f64 = 0.25;
 
+/// Longest text of a file that a request, or the transcript of a run, has whole, in bytes.
+pub(crate) const FILE_BYTES: usize = 64 << 10;
+
+/// Tokens, after correction, that a message with a longer file takes.
+const FILE_TOKENS: u64 = 16_000;
+
 /// A message that is to be sent shorter.
 #[derive(Debug, Clone)]
 pub struct LargeMessage {
@@ -47,10 +53,15 @@ impl LargeMessage {
     }
 }
 
-/// The messages of the open turn that are to be sent shorter, since the emergency would not make enough room for them: with
-/// everything else gone but prompt, tools and a full stack, they would still fill the window to its threshold.
+/// The messages that are to be sent shorter: those with a long file, if the agent can read on in it; where there is none, those
+/// of the open turn for which the emergency would not make enough room. With everything else gone but prompt, tools and a full
+/// stack, they would still fill the window to its threshold.
 pub fn too_large(conversation: &Conversation, agent: &AgentSettings) -> Vec<LargeMessage> {
     let Some(open) = &conversation.open_turn else { return Vec::new() };
+    let with_files = with_long_files(conversation, agent);
+    if !with_files.is_empty() {
+        return with_files;
+    }
     if measure(conversation, agent).tier < Tier::Emergency {
         return Vec::new();
     }
@@ -66,15 +77,35 @@ pub fn too_large(conversation: &Conversation, agent: &AgentSettings) -> Vec<Larg
     let tokens = (room as f64 * SHOWN_SHARE) as u64;
     let limit = ResultRoom { tokens, correction }.share(&weights, 0).tokens;
     let larger = of_turn.into_iter().zip(weights).filter(|(_, weight)| *weight > limit);
-    let too_large = |(entry, _): (&Arc<Entry>, u64)| {
-        let artifact = conversation.artifact_of(entry.seq).filter(|artifact| artifact.expired_at.is_none());
-        LargeMessage {
-            entry: Arc::clone(entry),
-            artifact: artifact.map(|artifact| artifact.id.clone()),
-            limit,
-        }
+    larger.map(|(entry, _)| large_message(conversation, entry, limit)).collect()
+}
+
+fn large_message(conversation: &Conversation, entry: &Arc<Entry>, limit: u64) -> LargeMessage {
+    let artifact = conversation.artifact_of(entry.seq).filter(|artifact| artifact.expired_at.is_none());
+    let artifact = artifact.map(|artifact| artifact.id.clone());
+    LargeMessage { entry: Arc::clone(entry), artifact, limit }
+}
+
+/// The messages with a file that is longer than [`FILE_BYTES`] and is still sent whole.
+fn with_long_files(conversation: &Conversation, agent: &AgentSettings) -> Vec<LargeMessage> {
+    if !reads_on(agent) {
+        return Vec::new();
+    }
+    let is_due = |entry: &&Arc<Entry>| {
+        entry.role == Role::User
+            && entry.parts.iter().any(is_long_file)
+            && !conversation.pruned.contains_key(&entry.seq)
     };
-    larger.map(too_large).collect()
+    let due = conversation.live.iter().filter(is_due);
+    due.map(|entry| large_message(conversation, entry, FILE_TOKENS)).collect()
+}
+
+pub(crate) fn is_long_file(part: &Part) -> bool {
+    matches!(part, Part::File { text: Some(text), .. } if text.len() > FILE_BYTES)
+}
+
+fn reads_on(agent: &AgentSettings) -> bool {
+    agent.tools.iter().any(|tool| tool.name == READ_TOOL)
 }
 
 /// Tokens, after correction, that the messages of one turn can have.
@@ -95,7 +126,7 @@ pub fn shorten(
     messages: Vec<(LargeMessage, Option<Artifact>)>,
 ) -> Vec<Event> {
     let correction = conversation.correction(&agent.model);
-    let reads = agent.tools.iter().any(|tool| tool.name == READ_TOOL);
+    let reads = reads_on(agent);
     let (mut pruned, mut events) = (Vec::new(), Vec::new());
     for (message, artifact) in messages {
         let stored = artifact.as_ref().map(|artifact| artifact.id.clone());

@@ -27,7 +27,10 @@ fn file<'a>(name: &'a str, media_type: Option<&'a str>, size: Option<u64>) -> At
 #[case("a", Some("IMAGE/JPEG; q=1"), Kind::Image)]
 #[case("a.webp", None, Kind::Image)]
 #[case("a.gif", Some("application/octet-stream"), Kind::Image)]
-#[case("a.png", Some("application/pdf"), Kind::Other)]
+#[case("a.png", Some("application/pdf"), Kind::Document)]
+#[case("a.PDF", Some("application/octet-stream"), Kind::Document)]
+#[case("a.docx", None, Kind::Document)]
+#[case("a.doc", Some("application/msword"), Kind::Other)]
 #[case("a.svg", Some("image/svg+xml"), Kind::Text)]
 #[case("a.heic", Some("image/heic"), Kind::Other)]
 #[case("a.txt", Some("text/plain; charset=utf-8"), Kind::Text)]
@@ -52,6 +55,8 @@ fn a_kind_is_told_by_type_and_ending(
 #[case::long_text("a.txt", Some(64 * 1024 + 1), Err(Unread::TooLarge))]
 #[case::picture("a.png", Some(4 * 1024 * 1024), Ok(4 * 1024 * 1024))]
 #[case::large_picture("a.png", Some(100_000_000), Err(Unread::TooLarge))]
+#[case::document("a.pdf", Some(100_000), Ok(4 * 1024 * 1024))]
+#[case::large_document("a.pdf", Some(5_000_000), Err(Unread::TooLarge))]
 #[case::anything("a.zip", Some(1), Err(Unread::Kind))]
 fn only_what_is_wanted_is_fetched(
     #[case] name: &str,

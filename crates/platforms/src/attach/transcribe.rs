@@ -101,8 +101,8 @@ impl Transcriber {
     ///
     /// # Errors
     /// The server cannot be reached in time, refuses, answers something else, or heard nothing.
-    pub async fn words(&self, attachment: &Attachment<'_>, sound: &[u8]) -> Result<String, NoWords> {
-        let (content_type, form) = self.form(ending(attachment), sound).finish();
+    pub async fn words(&self, attachment: &Attachment<'_>, sound: Vec<u8>) -> Result<String, NoWords> {
+        let (content_type, form) = self.form(ending(attachment), sound).finish().await;
         let mut request = self.client.post(self.url.clone()).timeout(self.settings.time_limit);
         if let Some(key) = &self.settings.key {
             request = request.bearer_auth(key.expose_secret());
@@ -122,7 +122,7 @@ impl Transcriber {
         if words.is_empty() { Err(NoWords::Silence) } else { Ok(words) }
     }
 
-    fn form(&self, ending: &str, sound: &[u8]) -> Multipart {
+    fn form(&self, ending: &str, sound: Vec<u8>) -> Multipart {
         let mut form = Multipart::new();
         form.field("model", None, &self.settings.model);
         form.field("response_format", None, "json");
@@ -142,8 +142,8 @@ impl Transcriber {
         fetched: Result<Vec<u8>, Unread>,
     ) -> Part {
         let (outcome, part) = match fetched {
-            Ok(sound) => match self.words(attachment, &sound).await {
-                Ok(words) => ("heard", Part::text(format!("[{called}, transcribed]\n{words}"))),
+            Ok(sound) => match self.words(attachment, sound).await {
+                Ok(words) => ("heard", Part::transcribed(called, &words)),
                 Err(NoWords::Silence) => ("silence", named(called, attachment, "no words were heard")),
                 Err(error) => {
                     tracing::warn!(platform, %error, "a recording could not be transcribed; it is only named");
@@ -151,7 +151,7 @@ impl Transcriber {
                 }
             },
             Err(Unread::TooLarge) => ("too_large", named(called, attachment, "too large to be transcribed")),
-            Err(Unread::Kind | Unread::Unavailable) => {
+            Err(Unread::Kind | Unread::Unavailable | Unread::NoText(_)) => {
                 ("unavailable", named(called, attachment, "could not be fetched"))
             }
         };

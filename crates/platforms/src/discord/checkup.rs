@@ -8,7 +8,7 @@ use serenity::all::{ChannelId, GuildId, UserId};
 
 use super::gateway::bad_token;
 use super::rest::{Rest, RestError};
-use super::rights::{ADMINISTRATOR, HISTORY, SEND, SEND_IN_THREADS, VIEW, within};
+use super::rights::{ADMINISTRATOR, ATTACH, HISTORY, SEND, SEND_IN_THREADS, VIEW, within};
 use super::wire::ChannelInfo;
 use super::{BadSettings, DiscordSettings, bot_rest};
 use crate::checkup::{Checked, shown};
@@ -200,6 +200,7 @@ fn graded(what: &str, rights: u64, send: u64) -> Checked {
         (SEND & send, "Send Messages"),
         (SEND_IN_THREADS & send, "Send Messages in Threads"),
         (HISTORY, "Read Message History"),
+        (ATTACH, "Attach Files"),
     ] {
         if lacks(bit) {
             missing.push(name);
@@ -240,7 +241,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named_and_graded() {
-        let all = VIEW | SEND | HISTORY | SEND_IN_THREADS;
+        let all = VIEW | SEND | HISTORY | ATTACH | SEND_IN_THREADS;
         for (rights, send, grade, word) in [
             (all, SEND, Grade::Fine, "read and write"),
             (ADMINISTRATOR, SEND, Grade::Fine, "administrator"),
@@ -248,8 +249,9 @@ mod tests {
             (all & !SEND_IN_THREADS, SEND | SEND_IN_THREADS, Grade::Doubtful, "in Threads"),
             (all & !SEND_IN_THREADS, SEND_IN_THREADS, Grade::Bad, "in Threads"),
             (all & !HISTORY, SEND, Grade::Doubtful, "Read Message History"),
+            (all & !ATTACH, SEND, Grade::Doubtful, "lacks Attach Files"),
             (all & !SEND, SEND, Grade::Bad, "lacks Send Messages"),
-            (0, SEND, Grade::Bad, "View Channel, Send Messages, Read Message History"),
+            (0, SEND, Grade::Bad, "View Channel, Send Messages, Read Message History, Attach Files"),
         ] {
             let checked = graded("x", rights, send);
             assert_eq!(checked.grade, grade, "{checked:?}");

@@ -64,7 +64,9 @@ impl Files {
             }),
             Err(unread) => Err(unread),
         };
-        let Some(transcriber) = transcriber else { return attachment.part(fetched) };
+        let Some(transcriber) = transcriber else {
+            return attachment.read(self.platform, fetched).await;
+        };
         let called = match attached.duration_secs {
             Some(secs) => format!("voice message ({secs:.0} s)"),
             None => format!("audio {}", attachment.shown_name()),

@@ -133,7 +133,7 @@ impl Api {
         form: Multipart,
         timeout: Duration,
     ) -> Result<Value, CallError> {
-        let (content_type, body) = form.finish();
+        let (content_type, body) = form.finish().await;
         let request = self.post(method)?.timeout(timeout).header(CONTENT_TYPE, content_type).body(body);
         let raw = self.answer_to(request).await?;
         serde_json::from_str(raw.get()).map_err(|_| {

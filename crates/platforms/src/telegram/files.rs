@@ -4,6 +4,7 @@
 //! captions of up to 1,024 characters ("Sending files", `sendPhoto`, `sendDocument`, `sendVoice`, `sendAudio`,
 //! `sendMediaGroup`).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_types::event::SentFile;
@@ -140,7 +141,7 @@ impl Upload<'_> {
             if has_entities {
                 form.field("caption_entities", None, &entities.to_string());
             }
-            form.file(field, &file.name, &file.media_type, data);
+            form.file(field, &file.name, &file.media_type, Arc::clone(data));
             return (method, form);
         }
         let media: Vec<Value> = (0..self.files.len())
@@ -157,7 +158,7 @@ impl Upload<'_> {
             .collect();
         form.field("media", None, &Value::from(media).to_string());
         for (n, FilePart { file, data }) in self.files.iter().enumerate() {
-            form.file(&format!("file{n}"), &file.name, &file.media_type, data);
+            form.file(&format!("file{n}"), &file.name, &file.media_type, Arc::clone(data));
         }
         ("sendMediaGroup", form)
     }

@@ -67,6 +67,7 @@ async fn fixture(config: &str) -> Fixture {
         clock: Arc::clone(&clock),
         agents: agent_registry.runtimes().await.unwrap(),
         platforms: Vec::new(),
+        speaker: None,
         limits: limits.runtime(),
         talk: limits.talk(),
         prices: loaded.config.prices(),

@@ -144,6 +144,8 @@ pub(super) const METRICS: &[(Kind, &str, &str)] = &[
     (Histogram(SHORT), "cairn_turn_own_seconds", "How long a turn takes apart from models, tools and people"),
     (Histogram(LONG), "cairn_turn_seconds", "How long a turn takes, from its start to its end"),
     (Gauge, "cairn_turns_open", "Turns under way"),
+    (Counter, "cairn_spoken_answers_total", "Answers to voice messages that were to be spoken, by outcome"),
+    (Counter, "cairn_documents_total", "PDFs and office documents whose text was to be read, by outcome"),
     (Counter, "cairn_transcriptions_total", "Recordings that were to be transcribed, by outcome"),
     (Counter, "cairn_turns_total", "Turns that ended, by agent and outcome"),
     (Counter, "cairn_usage_disbelieved_total", "Reports of usage by a model's server that cannot be true; our own estimate was used"),

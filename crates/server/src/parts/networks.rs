@@ -14,10 +14,11 @@ use cairn_platforms::attach::{NoWords, Transcriber, TranscriberSettings};
 use cairn_platforms::discord::{self, Discord, DiscordSettings, Refusals};
 use cairn_platforms::fence::Fence;
 use cairn_platforms::settings::{CatchUp, ChatSettings, LiveChat};
+use cairn_platforms::speech::{Speech, SpeechSettings};
 use cairn_platforms::telegram::{self, Telegram, TelegramSettings};
 use cairn_store::Store;
 use cairn_types::ids::AgentId;
-use cairn_types::ports::{Adapter, PairingStore, StoreError};
+use cairn_types::ports::{Adapter, NoSpeech, PairingStore, Speaker, StoreError};
 use jiff::SignedDuration;
 use parking_lot::Mutex;
 use secrecy::SecretString;
@@ -33,6 +34,8 @@ pub enum BadNetwork {
     Telegram(#[from] telegram::BadSettings),
     #[error("[transcribe]: {0}")]
     Transcriber(NoWords),
+    #[error("[speak]: {0}")]
+    Speech(NoSpeech),
 }
 
 /// The adapters of a daemon, and the parts that can change or are served elsewhere.
@@ -227,6 +230,28 @@ pub fn transcriber(loaded: &Loaded) -> Option<Result<Transcriber, NoWords>> {
     }))
 }
 
+/// What turns answers into recordings, if it is configured.
+pub fn speech(loaded: &Loaded) -> Option<Result<Speech, NoSpeech>> {
+    let config = &loaded.config.speak;
+    let model = config.model.clone()?;
+    Some(Speech::new(SpeechSettings {
+        base_url: config.base_url.clone(),
+        key: loaded.speak_key().cloned(),
+        model,
+        voice: config.voice.clone(),
+        time_limit: Duration::from_secs(config.timeout_secs),
+    }))
+}
+
+/// The same for the runtime.
+///
+/// # Errors
+/// Its address is none.
+pub fn speaker(loaded: &Loaded) -> Result<Option<Arc<dyn Speaker>>, BadNetwork> {
+    let speech = speech(loaded).transpose().map_err(BadNetwork::Speech)?;
+    Ok(speech.map(|speech| Arc::new(speech) as _))
+}
+
 /// The agents whose first model takes pictures.
 fn agents_that_see(config: &Config) -> BTreeSet<AgentId> {
     let sees = |model: &str| config.model(model).is_some_and(|model| model.images);
@@ -269,6 +294,7 @@ fn chat(network: &Network, config: &Config) -> ChatSettings {
         images: agents_that_see(config),
         image_max_bytes: kib(network.image_kib),
         text_max_bytes: kib(network.text_file_kib),
+        document_max_bytes: kib(network.document_kib),
         transcriber: None,
         draft_every: draft_every(network),
         gather: Duration::from_millis(network.gather_ms),

@@ -314,6 +314,7 @@ fn settings(loaded: &Loaded, server: &McpConfig, state: &Path) -> ServerSettings
         start_timeout: Duration::from_secs(server.start_timeout_secs),
         call_timeout: Duration::from_secs(server.timeout_secs),
         message_bytes_max: (server.max_message_mib as usize) << 20,
+        sends_files: server.send_files,
         restart_base: RESTART_BASE,
         restart_max: RESTART_MAX,
     }

@@ -25,6 +25,7 @@ pub fn merged(old: &Arc<Loaded>, new: Loaded) -> Loaded {
         discord: bots(holds.discord, &new.discord),
         telegram: bots(holds.telegram, &new.telegram),
         transcribe: holds.transcribe,
+        speak: holds.speak,
         commands: new.commands,
         limits: Limits {
             admitted_messages: holds.limits.admitted_messages,

@@ -38,6 +38,8 @@ pub(super) struct Connection {
     pub calls: AtomicU32,
     /// Removed from everything that the server says.
     pub secrets: Secrets,
+    /// Whether files that it returns are sent to the chat.
+    pub sends_files: bool,
     pub tasks: TaskTracker,
 }
 
@@ -97,7 +99,10 @@ impl Connection {
                 // It may hold megabytes in base64.
                 let secrets = self.secrets.clone();
                 let read = tokio::task::spawn_blocking(move || result::read(answer, &secrets)).await;
-                let read = read.unwrap_or(Err(ResultError::NoResult("its result cannot be read")));
+                let mut read = read.unwrap_or(Err(ResultError::NoResult("its result cannot be read")));
+                for file in read.iter_mut().flat_map(|output| &mut output.files) {
+                    file.is_sent = self.sends_files;
+                }
                 CallOutcome::Ended(read.map_err(|error| match error {
                     ResultError::Tool(words) => McpError::Refused(self.secrets.strike(&words, usize::MAX)),
                     ResultError::NoResult(reason) => self.broken(reason),

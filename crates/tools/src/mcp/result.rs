@@ -103,7 +103,7 @@ fn file(content: &Value) -> Option<OutputFile> {
     let data = STANDARD.decode(holder.get(data)?.as_str()?).ok().filter(|data| !data.is_empty())?;
     let media_type = text(holder, "mimeType").map(|kind| plain_type(&kind)).filter(|kind| kind.contains('/'));
     let media_type = media_type.unwrap_or_else(|| "application/octet-stream".to_owned());
-    Some(OutputFile { name: name.map(|name| note(&name)), media_type, data })
+    Some(OutputFile { name: name.map(|name| note(&name)), media_type, data, is_sent: true })
 }
 
 /// A media type without its parameters.
@@ -231,7 +231,8 @@ mod tests {
                 files: vec![OutputFile {
                     name: None,
                     media_type: "image/png".to_owned(),
-                    data: STANDARD.decode(PIXEL).unwrap()
+                    data: STANDARD.decode(PIXEL).unwrap(),
+                    is_sent: true,
                 }]
             })
         );

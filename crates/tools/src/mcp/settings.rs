@@ -42,6 +42,8 @@ pub struct ServerSettings {
     pub call_timeout: Duration,
     /// Largest message that is read, in bytes; a larger one ends the connection.
     pub message_bytes_max: usize,
+    /// Whether pictures, sounds and files that it returns are sent to the chat.
+    pub sends_files: bool,
     /// Pause before a restart after a failure; doubles with each further failure.
     pub restart_base: Duration,
     pub restart_max: Duration,

@@ -154,6 +154,7 @@ async fn greet_and_list(
         pid: child.as_ref().and_then(|(process, _)| process.pid()),
         calls: AtomicU32::new(0),
         secrets: server.secrets.clone(),
+        sends_files: server.settings.sends_files,
         tasks: server.tasks.clone(),
     });
     // `end_of` runs alongside, so that listing learns why the connection ended.

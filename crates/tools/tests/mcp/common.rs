@@ -90,6 +90,7 @@ pub(crate) fn settings(reach: Reach) -> ServerSettings {
         start_timeout: PATIENCE,
         call_timeout: PATIENCE,
         message_bytes_max: 100_000,
+        sends_files: true,
         restart_base: Duration::from_millis(1),
         restart_max: PATIENCE,
     }

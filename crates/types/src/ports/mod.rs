@@ -10,6 +10,7 @@ mod adapter;
 mod embed;
 mod intake;
 mod reports;
+mod speak;
 mod store;
 mod tools;
 
@@ -20,6 +21,7 @@ pub use adapter::{
 pub use embed::Embedder;
 pub use intake::{Admission, Answer, Intake, Progress, Refusal, Reply, TurnFailure};
 pub use reports::{Expired, MemoryTrail, Node, NodeRow, ProgressReport, Shrunk, TrailStep};
+pub use speak::{NoSpeech, Speaker};
 pub use store::{
     ArtifactLines, ChannelRow, DeliveryState, Hit, HitKind, LineRange, MemoryFilter, NEAR_MAX, OutboxCounts,
     OutboxItem, Query, Recall, Seen, StoreError,

@@ -69,7 +69,7 @@ impl Effect {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ToolOutput {
     pub parts: Vec<Part>,
-    /// Pictures, sounds and other files, which are kept as artifacts and sent to the chat.
+    /// Pictures, sounds and other files, which are kept as artifacts and, unless they say otherwise, sent to the chat.
     pub files: Vec<OutputFile>,
 }
 
@@ -81,6 +81,8 @@ pub struct OutputFile {
     /// MIME type, such as `image/png`.
     pub media_type: String,
     pub data: Vec<u8>,
+    /// Whether it is sent to the chat; otherwise it is only kept.
+    pub is_sent: bool,
 }
 
 impl ToolOutput {

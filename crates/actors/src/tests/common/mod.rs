@@ -155,6 +155,7 @@ impl World {
             clock: Arc::new(TokioClock(Instant::now(), Arc::clone(&self.bomb), Arc::clone(&self.off))),
             agents: vec![agent],
             platforms: vec![Arc::clone(&self.net) as _],
+            speaker: None,
             limits: self.limits.clone(),
             talk: self.talk.clone(),
             prices: std::collections::BTreeMap::new(),

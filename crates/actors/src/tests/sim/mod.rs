@@ -135,6 +135,7 @@ impl Sim {
             clock: Arc::clone(&self.scene) as _,
             agents: vec![self.agent(0.8)],
             platforms: vec![Arc::new(SimNet(Arc::clone(&self.scene))) as _],
+            speaker: None,
             limits,
             talk: TalkLimits::default(),
             prices: std::collections::BTreeMap::new(),

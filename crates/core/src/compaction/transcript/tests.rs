@@ -105,3 +105,14 @@ fn the_author_is_told_its_room_in_words() {
     ));
     assert!(said.contains("section by section") && said.contains("open commitment"), "{said}");
 }
+
+#[test]
+fn a_long_file_is_shown_by_its_head_and_its_tail() {
+    let file = |text: String| Part::File { name: "a.pdf".to_owned(), media_type: None, text: Some(text) };
+    let short = [Part::text("read this"), file("all of it".to_owned())];
+    assert_eq!(said(&short), text_of(&short));
+    let long = format!("BEGIN{}END", "x".repeat(4 * FILE_BYTES));
+    let shown = said(&[Part::text("read this"), file(long)]);
+    assert!(shown.starts_with("read this\n[file: a.pdf]\nBEGIN") && shown.ends_with("END"), "head and tail");
+    assert!(shown.len() < FILE_BYTES + 200, "{}", shown.len());
+}

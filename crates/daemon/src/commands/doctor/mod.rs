@@ -10,6 +10,7 @@ mod networks;
 mod report;
 mod search;
 mod service;
+mod speech;
 mod state;
 mod transcription;
 
@@ -40,8 +41,8 @@ Examples:
   sudo cairn doctor     check the service, configured in /etc/cairn
 
 Checks configuration, prompts, permissions, disk, database, state, models,
-clock, bots on chat networks, transcription, tool servers, and the systemd
-unit. It changes nothing, and a running daemon continues.
+clock, bots on chat networks, transcription, speech, tool servers, and the
+systemd unit. It changes nothing, and a running daemon continues.
 
 Each model gets three short requests, as a message makes them: a question, the
 result of a tool call, a later message. Each has the agent's prompt and tools,
@@ -88,7 +89,7 @@ struct Examination {
 type Check = fn(&mut Examination) -> BoxFuture<'_, Vec<Finding>>;
 
 /// All checks, in the order in which they run.
-const CHECKS: [Check; 14] = [
+const CHECKS: [Check; 15] = [
     |x| ready(host::config(x)).boxed(),
     |x| ready(host::permissions(x)).boxed(),
     |x| ready(host::disk(x)).boxed(),
@@ -98,6 +99,7 @@ const CHECKS: [Check; 14] = [
     |x| models::check(x).boxed(),
     |x| networks::check(x).boxed(),
     |x| transcription::check(x).boxed(),
+    |x| speech::check(x).boxed(),
     |x| ready(mcp::check(x)).boxed(),
     |x| search::check(x).boxed(),
     |x| ready(skipped(x)).boxed(),

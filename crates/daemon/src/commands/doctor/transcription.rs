@@ -19,7 +19,7 @@ pub(super) async fn check(x: &mut Examination) -> Vec<Finding> {
         return vec![Finding::skipped(CHECK, "not checked (--offline)")];
     }
     let silence = Attachment { name: "silence.wav", media_type: Some("audio/wav"), size: None };
-    let asked = async { transcriber?.words(&silence, &wav()).await };
+    let asked = async { transcriber?.words(&silence, wav()).await };
     let (why, remedy) = match timeout(x.limit, asked).await {
         // What a model makes of silence is its own affair.
         Ok(Ok(_) | Err(NoWords::Silence)) => {

@@ -1,8 +1,10 @@
-//! Pictures, sounds and files of tools in a channel: byte for byte, once, over a kill before the answer came.
+//! Files in a channel: the text of documents that people send, and pictures, sounds and files of tools, byte for byte, once, over
+//! a kill before the answer came.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use cairn_testkit::discord::{Fault, Route};
+use cairn_testkit::documents::{docx, pdf};
 use cairn_testkit::mcp::{FakeMcp, PNG, Script, WAV};
 use cairn_testkit::model::{Answer, Kind};
 use serde_json::json;
@@ -68,5 +70,19 @@ async fn a_file_that_is_too_large_is_not_tried() {
         told.contains("discord takes files of up to 10.5 MB from bots, and this one has 11.0 MB"),
         "{told}"
     );
+    rig.assert_clean();
+}
+
+#[tokio::test]
+async fn the_text_of_documents_is_read() {
+    let rig = Rig::start().await;
+    let post =
+        rig.discord.post(ROOM, "alice", "").attach("bill.pdf", "application/pdf", pdf(&["Invoice 4711"]));
+    post.attach("letter.docx", "application/octet-stream", docx(&["Dear heron,"])).send();
+    rig.ask(ROOM, "bob", "what did she send?").await;
+    let request = rig.requests().remove(0);
+    for text in ["(file bill.pdf)\\nInvoice 4711", "(file letter.docx)\\nDear heron,"] {
+        assert!(request.contains(text), "{text} is not in {request}");
+    }
     rig.assert_clean();
 }

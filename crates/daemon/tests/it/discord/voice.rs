@@ -42,3 +42,21 @@ async fn without_a_server_only_who_addresses_the_bot_is_told() {
     assert_eq!(told, 1, "{sent:?}");
     rig.assert_clean();
 }
+
+#[tokio::test]
+async fn who_asks_by_voice_is_answered_by_voice_too() {
+    let speech = FakeSpeech::start().await;
+    let url = speech.base_url();
+    let tables = format!(
+        "[transcribe]\nmodel = \"base\"\nbase_url = \"{url}\"\n\n[speak]\nmodel = \"tts\"\nbase_url = \"{url}\"\n"
+    );
+    let rig = Setup { tables, ..Setup::default() }.start().await;
+    let voice = rig.discord.post(ROOM, "alice", "").attach("voice-message.ogg", "audio/ogg", *b"opus");
+    voice.mention_bot().send();
+    let sent = rig.discord.wait_sent(ROOM, 2).await;
+    assert!(!sent[0].content.is_empty() && sent[0].uploads.is_empty(), "{sent:?}");
+    let upload = &sent[1].uploads[0];
+    assert_eq!((upload.name.as_str(), upload.bytes.as_slice()), ("answer.ogg", FakeSpeech::OPUS));
+    speech.assert_clean();
+    rig.assert_clean();
+}

@@ -1,10 +1,12 @@
-//! Pictures, sounds and files of tools in a chat: byte for byte, once, over a kill in the midst of them.
+//! Files in a chat: the text of documents that people send, and pictures, sounds and files of tools, byte for byte, once, over a
+//! kill in the midst of them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use cairn_testkit::documents::{docx, pdf, pdf_encrypted};
 use cairn_testkit::mcp::{FakeMcp, PNG, Script, WAV};
 use cairn_testkit::model::{Answer, Kind};
-use cairn_testkit::telegram::{Fault, Stage, Uploaded};
+use cairn_testkit::telegram::{Attachment, Fault, Say, Stage, Uploaded};
 use serde_json::{Value, json};
 
 use super::rig::{Rig, World};
@@ -111,5 +113,52 @@ async fn a_picture_that_telegram_cannot_read_comes_as_a_document() {
     rig.telegram.wait_sent(rig.alice.id, 2).await;
     assert_eq!(seen(&rig.telegram.uploads(rig.alice.id)), [("document", "a1.png", "", bytes(PNG))]);
     rig.delivered().await;
+    rig.end().await;
+}
+
+fn document(name: &str, bytes: Vec<u8>) -> Say {
+    let (name, mime) = (name.to_owned(), "application/octet-stream".to_owned());
+    Say::text("what does it say, quokka?").with(Attachment::Document { name, mime, bytes })
+}
+
+#[tokio::test]
+async fn the_text_of_documents_is_read_and_what_has_none_is_named() {
+    let rig = Rig::open().await;
+    rig.telegram.say(
+        rig.alice.id,
+        &rig.alice,
+        document("bill.pdf", pdf(&["Invoice quokka 4711", "Total 12 EUR"])),
+    );
+    rig.telegram.wait_sent(rig.alice.id, 1).await;
+    let request = rig.last_request();
+    assert!(request.contains("(file bill.pdf)\nInvoice quokka 4711\n\nTotal 12 EUR"), "{request}");
+    rig.telegram.say(rig.alice.id, &rig.alice, document("secret.pdf", pdf_encrypted("quokka")));
+    rig.telegram.wait_sent(rig.alice.id, 2).await;
+    let request = rig.last_request();
+    assert!(request.contains("encrypted, no text could be read from it)"), "{request}");
+    rig.telegram.say(rig.alice.id, &rig.alice, document("letter.docx", docx(&["Dear quokka,", "goodbye"])));
+    rig.telegram.wait_sent(rig.alice.id, 3).await;
+    assert!(rig.last_request().contains("(file letter.docx)\nDear quokka,\ngoodbye"));
+    let (_, history) = rig.cairn(&["history", &format!("main/telegram/{}", rig.alice.id)]).await;
+    assert!(history.contains("Invoice quokka 4711"), "{history}");
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn in_a_long_document_the_model_reads_on() {
+    let rig = Rig::open().await;
+    let page =
+        |page: usize| (1..=40).map(|n| format!("quokka page {page} line {n} of a long report\n")).collect();
+    let pages: Vec<String> = (1..=70).map(page).collect();
+    let pages: Vec<&str> = pages.iter().map(String::as_str).collect();
+    script(&rig, "artifact_read", json!({ "id": "a1", "from": 1200, "count": 5 }), "Now I know, quokka.");
+    rig.telegram.say(rig.alice.id, &rig.alice, document("report.pdf", pdf(&pages)));
+    let sent = rig.telegram.wait_sent(rig.alice.id, 2).await;
+    assert!(sent[0].text.contains("I see the beginning and the end"), "{sent:?}");
+    assert_eq!(sent[1].text, "Now I know, quokka.");
+    let request = rig.last_request();
+    assert!(request.contains("quokka page 1 line 1 of") && request.contains("quokka page 70 line 40 of"));
+    assert!(!request.contains("quokka page 35 line 1 of"), "the middle is not shown");
+    assert!(request.contains("[artifact a1 from line 1200"), "{request}");
     rig.end().await;
 }

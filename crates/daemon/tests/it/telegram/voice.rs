@@ -1,5 +1,6 @@
-//! Voice messages: their words are the message, and none is lost where there are no words.
+//! Voice messages: their words are the message, none is lost where there are no words, and answers are spoken.
 
+use cairn_testkit::model::{Answer, Kind};
 use cairn_testkit::speech::FakeSpeech;
 use cairn_testkit::telegram::{Attachment, Say};
 
@@ -111,6 +112,75 @@ async fn doctor_asks_the_server() {
     speech.fail(401);
     let (code, found) = rig.cairn(&["doctor"]).await;
     assert!(code == 1 && found.contains("the server answered 401"), "{found}");
+    rig.end().await;
+    let rig = speaking(&speech).await;
+    let (_, found) = rig.cairn(&["doctor"]).await;
+    assert!(found.contains("the server speaks") && speech.spoken()[0].input == "Hello", "{found}");
+    speech.stay_silent(404);
+    let (code, found) = rig.cairn(&["doctor"]).await;
+    assert!(code == 1 && found.contains("correct `base_url`, `model` and `voice` of [speak]"), "{found}");
     speech.assert_clean();
+    rig.end().await;
+}
+
+async fn speaking(speech: &FakeSpeech) -> Rig {
+    let speak = format!(
+        "[speak]\nmodel = \"tts-1\"\nvoice = \"nova\"\nbase_url = \"{}\"\napi_key_file = \"speech.key\"\n",
+        speech.base_url()
+    );
+    let mut rig = listening(World::new().await, speech, "").await;
+    rig.stop().await;
+    rig.rewrite("[transcribe]", &format!("{speak}\n[transcribe]"));
+    rig.restart().await;
+    rig
+}
+
+#[tokio::test]
+async fn what_was_asked_by_voice_is_answered_by_text_then_by_voice() {
+    let speech = FakeSpeech::start().await;
+    let rig = speaking(&speech).await;
+    let gate = speech.hold_speech();
+    rig.model.push(Kind::Reply, Answer::text("At **nine**, quokka.\n\n```\ncron\n```"));
+    rig.telegram.say(rig.alice.id, &rig.alice, voice());
+    let sent = rig.telegram.wait_sent(rig.alice.id, 1).await;
+    assert!(sent[0].text.starts_with("At nine, quokka."), "the text waits for nothing: {sent:?}");
+    let asked = speech.wait_spoken(1).await.remove(0);
+    assert_eq!((asked.model.as_str(), asked.voice.as_str()), ("tts-1", "nova"));
+    assert_eq!(asked.input, "At nine, quokka.");
+    assert_eq!(asked.authorization.as_deref(), Some("Bearer sk-speech"));
+    gate.open();
+    rig.telegram.wait_sent(rig.alice.id, 2).await;
+    let uploads = rig.telegram.uploads(rig.alice.id);
+    assert_eq!((uploads[0].kind.as_str(), uploads[0].bytes.as_slice()), ("voice", FakeSpeech::OPUS));
+    assert!(uploads[0].caption.is_empty(), "{uploads:?}");
+    // What is written is answered in writing.
+    rig.ask(&rig.alice, "and in writing, quokka?").await;
+    rig.delivered().await;
+    assert_eq!((speech.spoken().len(), rig.telegram.uploads(rig.alice.id).len()), (1, 1));
+    let channel = format!("main/telegram/{}", rig.alice.id);
+    let (_, listed) = rig.cairn(&["artifact", "list", &channel]).await;
+    assert!(listed.contains("v2  message 2"), "{listed}");
+    speech.assert_clean();
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn where_speech_fails_the_chat_has_the_text_alone() {
+    let speech = FakeSpeech::start().await;
+    let rig = speaking(&speech).await;
+    speech.stay_silent(500);
+    rig.telegram.say(rig.alice.id, &rig.alice, voice());
+    rig.telegram.wait_sent(rig.alice.id, 1).await;
+    speech.wait_spoken(1).await;
+    speech.record(b"ID3 this is no Ogg");
+    rig.telegram.say(rig.alice.id, &rig.alice, voice());
+    rig.telegram.wait_sent(rig.alice.id, 2).await;
+    speech.wait_spoken(2).await;
+    rig.telegram.say(rig.alice.id, &rig.alice, voice());
+    let sent = rig.telegram.wait_sent(rig.alice.id, 4).await;
+    let uploads = rig.telegram.uploads(rig.alice.id);
+    assert_eq!((uploads.len(), uploads[0].kind.as_str()), (1, "voice"), "{sent:?}");
+    let log = rig.log();
+    assert!(log.contains("the server answered 500") && log.contains("its answer is no Opus in Ogg"), "{log}");
     rig.end().await;
 }

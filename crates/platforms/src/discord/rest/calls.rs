@@ -1,5 +1,7 @@
 //! The REST calls of the adapter.
 
+use std::sync::Arc;
+
 use cairn_types::ports::FilePart;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -102,7 +104,7 @@ impl Rest {
         let mut form = Multipart::new();
         form.field("payload_json", Some("application/json"), &payload.to_string());
         for (n, FilePart { file, data }) in files.iter().enumerate() {
-            form.file(&format!("files[{n}]"), &file.name, &file.media_type, data);
+            form.file(&format!("files[{n}]"), &file.name, &file.media_type, Arc::clone(data));
         }
         let route = Route::ChannelMessages { channel_id };
         self.write_form::<Sent>(route, form).await.map(|sent| sent.id)

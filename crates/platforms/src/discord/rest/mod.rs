@@ -182,7 +182,7 @@ impl Rest {
         route: Route<'_>,
         form: Multipart,
     ) -> Result<T, RestError> {
-        let (content_type, body) = form.finish();
+        let (content_type, body) = form.finish().await;
         let request = Request::new(route, LightMethod::Post).body(Some(body));
         read_as(&self.execute_as(request, Some(&content_type)).await?)
     }
