@@ -12,6 +12,7 @@ use super::wire::{Overwrite, Role, Server, ServerMember};
 pub(super) const ADMINISTRATOR: u64 = 1 << 3;
 pub(super) const VIEW: u64 = 1 << 10;
 pub(super) const SEND: u64 = 1 << 11;
+pub(super) const ATTACH_FILES: u64 = 1 << 15;
 pub(super) const HISTORY: u64 = 1 << 16;
 pub(super) const MANAGE_THREADS: u64 = 1 << 34;
 pub(super) const SEND_IN_THREADS: u64 = 1 << 38;
