@@ -76,12 +76,12 @@ for named in $binaries; do
     find "$root" -type d -exec chmod 755 {} +
     find "$root" -type f -exec chmod 644 {} +
     chmod 755 "$root/usr/bin/cairn"
-    chmod 700 "$root/var/lib/cairn"
+    chmod 700 "$root/var/lib/cairn" "$root/etc/cairn"
     chmod 1777 "$root/tmp"
     tar --create --file "$work/layer.tar" --files-from /dev/null
-    (cd "$root" && find . -mindepth 1 ! -path ./var/lib/cairn | LC_ALL=C sort | sed 's#^\./##') >"$work/paths"
+    (cd "$root" && find . -mindepth 1 ! -path ./var/lib/cairn ! -path ./etc/cairn | LC_ALL=C sort | sed 's#^\./##') >"$work/paths"
     add 0 --files-from "$work/paths"
-    add 10001 var/lib/cairn
+    add 10001 etc/cairn var/lib/cairn
     diff_id=$(sha256sum "$work/layer.tar" | cut -d ' ' -f 1)
     gzip -9n "$work/layer.tar"
     layer=$(blob "$work/layer.tar.gz")
@@ -89,7 +89,7 @@ for named in $binaries; do
     cat >"$work/config.json" <<JSON
 {"created": "$created", "architecture": "$arch", "os": "linux",
  "config": {
-  "User": "10001:10001", "WorkingDir": "/var/lib/cairn", "Volumes": {"/var/lib/cairn": {}}, "StopSignal": "SIGTERM",
+  "User": "10001:10001", "WorkingDir": "/var/lib/cairn", "Volumes": {"/etc/cairn": {}, "/var/lib/cairn": {}}, "StopSignal": "SIGTERM",
   "Entrypoint": ["/usr/bin/cairn"], "Cmd": ["run"],
   "Env": ["PATH=/usr/bin", "HOME=/var/lib/cairn", "CONFIGURATION_DIRECTORY=/etc/cairn", "STATE_DIRECTORY=/var/lib/cairn",
    "CREDENTIALS_DIRECTORY=/run/secrets"],

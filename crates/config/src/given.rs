@@ -16,9 +16,27 @@ pub fn base_url_trouble(address: &str, provider: Provider) -> Option<String> {
 }
 
 /// What is wrong with a window, in a sentence.
-pub fn window_trouble(tokens: u64) -> Option<String> {
+fn window_trouble(tokens: u64) -> Option<String> {
     (!(WINDOW_MIN..=WINDOW_MAX).contains(&tokens))
         .then(|| format!("write a number of tokens from {WINDOW_MIN} to {WINDOW_MAX}"))
+}
+
+/// A window as people write it: `32000`, `32,000`, `16k`, `1m`. `k` is a thousand, as in a model's name: where a server
+/// means 1,024, the window is a little smaller than it could be, and no request is refused.
+///
+/// # Errors
+/// It is no number, or out of range; in a sentence.
+pub fn window_of(text: &str) -> Result<u64, String> {
+    let text = text.trim().to_lowercase();
+    let (digits, unit) = match (text.strip_suffix('k'), text.strip_suffix('m')) {
+        (Some(digits), _) => (digits, 1_000),
+        (None, Some(digits)) => (digits, 1_000_000),
+        (None, None) => (text.as_str(), 1),
+    };
+    let digits = digits.replace([',', '_', ' '], "");
+    let tokens = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(unit));
+    let tokens = tokens.ok_or("write a number, such as 32000 or 32k")?;
+    window_trouble(tokens).map_or(Ok(tokens), Err)
 }
 
 /// Whether a text is the id of a person or a server on that network.
@@ -84,5 +102,31 @@ pub fn secret_in_file(what: &'static str, file: &Path, env: &dyn Environment) ->
         None | Some(Ok(_)) => Ok(()),
         Some(Err(why)) if std::fs::File::open(file).is_err() => Err(NoSecret::NotYet(why.to_string())),
         Some(Err(why)) => Err(NoSecret::Never(format!("{shown}: {why}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_is_read_as_people_write_it() {
+        for (text, tokens) in [
+            ("32000", Some(32_000)),
+            ("32,000", Some(32_000)),
+            ("16k", Some(16_000)),
+            ("128K", Some(128_000)),
+            (" 1m ", Some(1_000_000)),
+            ("200 k", Some(200_000)),
+            ("512", Some(512)),
+            ("12", None),
+            ("1.5m", None),
+            ("k", None),
+            ("-4k", None),
+            ("many", None),
+            ("99999999999999999999m", None),
+        ] {
+            assert_eq!(window_of(text).ok(), tokens, "{text}");
+        }
     }
 }

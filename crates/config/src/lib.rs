@@ -32,7 +32,7 @@ use check::{Check, key_path};
 pub use env::{Environment, FixedEnvironment, ProcessEnvironment};
 pub use error::{ConfigError, FilePosition, Problem};
 pub use given::{
-    NoSecret, base_url_trouble, is_id_of_one, is_person, secret_in_file, secret_in_variable, window_trouble,
+    NoSecret, base_url_trouble, is_id_of_one, is_person, secret_in_file, secret_in_variable, window_of,
 };
 pub use live::Live;
 pub use lookup::chat_history;
@@ -50,9 +50,9 @@ pub use secrets::McpSecrets;
 pub use secrets::{is_secret, names_variable, without_secrets};
 use source::{Seg, Source};
 pub use types::{
-    AdminConfig, AgentConfig, Api, Bot, Bots, Config, Embeddings, FetchConfig, Limits, Log, LogFormat,
-    McpConfig, ModelConfig, Network, NetworkKind, OFFLINE, PlaceKeys, PlatformId, Provider, ScheduleConfig,
-    SearchConfig, SearchProvider, SpeakConfig, Store, TranscribeConfig,
+    ANTHROPIC_URL, AdminConfig, AgentConfig, Api, Bot, Bots, Config, Embeddings, FetchConfig, Limits, Log,
+    LogFormat, McpConfig, ModelConfig, Network, NetworkKind, OFFLINE, OPENAI_URL, PlaceKeys, PlatformId,
+    Provider, ScheduleConfig, SearchConfig, SearchProvider, SpeakConfig, Store, TranscribeConfig,
 };
 
 /// A configuration, with its file, warnings and secrets.

@@ -49,6 +49,8 @@ pub struct Look {
     pub date: Option<Timestamp>,
     /// Its list of models has this one. `None` where it lists none, or cannot be asked.
     pub listed: Option<bool>,
+    /// It asks for a key, or for another one.
+    pub refuses_key: bool,
 }
 
 /// What a server says at an address.
@@ -56,6 +58,8 @@ pub(crate) struct Reply {
     pub(crate) success: bool,
     /// It would say the same again: neither busy nor in trouble, nor waiting for another key.
     pub(crate) lasting: bool,
+    /// It answered 401 or 403.
+    pub(crate) refuses_key: bool,
     pub(crate) date: Option<Timestamp>,
     /// What it said, where that is JSON.
     pub(crate) value: Option<Value>,
@@ -270,10 +274,11 @@ impl Server {
         let asked = async {
             let response = request.send().await.ok()?;
             let (success, lasting) = (response.status().is_success(), is_lasting(response.status()));
+            let refuses_key = matches!(response.status().as_u16(), 401 | 403);
             let date = response.headers().get(DATE).and_then(|date| date.to_str().ok());
             let date = date.and_then(|date| DateTimeParser::new().parse_timestamp(date).ok());
             let bytes = body::read_whole(response.bytes_stream(), MAX_LIST_BYTES).await.ok()?;
-            Some(Reply { success, lasting, date, value: serde_json::from_slice(&bytes).ok() })
+            Some(Reply { success, lasting, refuses_key, date, value: serde_json::from_slice(&bytes).ok() })
         };
         tokio::time::timeout(ASK_TIMEOUT, asked).await.ok().flatten()
     }

@@ -4,7 +4,7 @@ use cairn_types::ports::{ServerWindow, Unanswered};
 use cairn_types::wire::address::is_nearby;
 use serde_json::{Value, json};
 
-use crate::server::Server;
+use crate::server::{Look, Server};
 
 /// Where servers list the window in use: vLLM, OpenRouter, Anthropic and others.
 const LISTED: &[&str] = &[
@@ -120,6 +120,40 @@ pub(crate) fn has_entries(list: &Value) -> bool {
     entries.is_some_and(|entries| !entries.is_empty())
 }
 
+/// The names in a list, in its order.
+fn names_of(list: &Value) -> Vec<String> {
+    let entries = list.get("data").or_else(|| list.get("models")).unwrap_or(list).as_array();
+    let name = |entry: &Value| entry.get("id").or_else(|| entry.get("name"))?.as_str().map(str::to_owned);
+    entries.map(Vec::as_slice).unwrap_or_default().iter().filter_map(name).collect()
+}
+
+/// Asks the server which models it has: the look at it, and their names.
+pub(crate) async fn list(server: &Server) -> (Look, Vec<String>) {
+    let Some(reply) = server.ask(server.address(&["models"])).await else { return Default::default() };
+    let list = reply.value.filter(|list| reply.success && has_entries(list));
+    let listed = list.as_ref().map(|list| entry_of(list, &server.options.model).is_some());
+    let look = Look { answered: true, date: reply.date, listed, refuses_key: reply.refuses_key };
+    (look, list.as_ref().map(names_of).unwrap_or_default())
+}
+
+/// The largest window that the model may be loaded with, where Ollama or LM Studio tells it.
+pub(crate) async fn trained(server: &Server) -> Option<u64> {
+    let question = json!({ "model": server.options.model });
+    let shown = server.query(server.own_address(&["api", "show"]), &question).await;
+    if let Some(window) = shown.as_ref().and_then(trained_of) {
+        return Some(window);
+    }
+    let list = server.get(server.own_address(&["api", "v0", "models"])).await.ok().flatten()?;
+    number(named(list.get("data")?.as_array()?, &server.options.model)?, "/max_context_length")
+}
+
+/// `model_info` names it by the architecture (<https://docs.ollama.com/api-reference/show-model-details>).
+fn trained_of(shown: &Value) -> Option<u64> {
+    let info = shown.get("model_info")?.as_object()?;
+    let key = info.keys().find(|key| key.ends_with(".context_length"))?;
+    info.get(key)?.as_u64().filter(|window| *window > 0)
+}
+
 /// The smallest of those listed: a provider's limit may be under its model's.
 pub(crate) fn listed_window(model: &Value) -> Option<u64> {
     LISTED.iter().filter_map(|pointer| number(model, pointer)).min()
@@ -202,5 +236,15 @@ mod tests {
             assert_eq!(parameter_of(&parameters(text)), expected, "{text}");
         }
         assert_eq!(parameter_of(&json!({"model_info": {"llama.context_length": 131072}})), None);
+        assert_eq!(trained_of(&parameters("")), Some(131_072));
+        assert_eq!(trained_of(&json!({"model_info": {"general.parameter_count": 8}})), None);
+    }
+
+    #[test]
+    fn the_names_of_models_are_read_from_each_kind_of_list() {
+        let openai = json!({"data": [{"id": "b"}, {"id": "a", "name": "A model"}, {"object": "model"}]});
+        assert_eq!(names_of(&openai), ["b", "a"]);
+        assert_eq!(names_of(&json!({"models": [{"name": "m:latest"}]})), ["m:latest"]);
+        assert_eq!(names_of(&json!("hello")), Vec::<String>::new());
     }
 }

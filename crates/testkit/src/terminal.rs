@@ -21,6 +21,8 @@ pub struct Terminal {
     screen: Receiver<Vec<u8>>,
     /// What came and was not waited for yet.
     shown: String,
+    /// All that has come.
+    whole: String,
     child: Child,
 }
 
@@ -51,7 +53,7 @@ impl Terminal {
                 }
             }
         });
-        Self { keys, screen, shown: String::new(), child }
+        Self { keys, screen, shown: String::new(), whole: String::new(), child }
     }
 
     /// Types, or pastes into a terminal that does not mark what is pasted.
@@ -76,10 +78,21 @@ impl Terminal {
             }
             let left = PATIENCE.saturating_sub(begun.elapsed());
             match self.screen.recv_timeout(left) {
-                Ok(piece) => self.shown.push_str(&String::from_utf8_lossy(&piece)),
+                Ok(piece) => self.take(&piece),
                 Err(_) => panic!("`{text}` was not shown; what was: {:?}", self.shown),
             }
         }
+    }
+
+    fn take(&mut self, piece: &[u8]) {
+        let text = String::from_utf8_lossy(piece);
+        self.shown.push_str(&text);
+        self.whole.push_str(&text);
+    }
+
+    /// All that was shown until now.
+    pub fn screen(&self) -> &str {
+        &self.whole
     }
 
     /// Sends what Ctrl-C sends where the terminal is the command's own.
@@ -103,7 +116,7 @@ impl Terminal {
                 return status.code();
             }
             match self.screen.recv_timeout(LOOK_EVERY) {
-                Ok(piece) => self.shown.push_str(&String::from_utf8_lossy(&piece)),
+                Ok(piece) => self.take(&piece),
                 Err(RecvTimeoutError::Timeout) => {}
                 // It has closed its terminal, and ends soon.
                 Err(RecvTimeoutError::Disconnected) => std::thread::park_timeout(LOOK_EVERY),

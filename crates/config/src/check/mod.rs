@@ -219,7 +219,8 @@ pub(super) fn check_admin(check: &mut Check<'_, '_>, admin: &AdminConfig) {
         check.wrong(
             &key_path!["admin", "proxy"],
             message,
-            "write it as browsers show it, without a path: \"https://cairn.example.net\"",
+            "write it as browsers show it, without a path: \"https://cairn.example.net\"; of a container, the port that is \
+             published at the loopback address: \"http://127.0.0.1:9464\"",
         );
     }
     let Some(listen) = &admin.listen else { return };
@@ -249,7 +250,12 @@ pub(super) fn check_admin(check: &mut Check<'_, '_>, admin: &AdminConfig) {
 }
 
 /// `https://HOST` or `https://HOST:PORT`, in lower case, as browsers send it.
+/// The origin of a site with TLS; or of a port that a container publishes at this machine's loopback address.
 fn is_origin(origin: &str) -> bool {
+    let published = ["http://127.0.0.1:", "http://localhost:", "http://[::1]:"];
+    if let Some(port) = published.iter().find_map(|begin| origin.strip_prefix(begin)) {
+        return port.parse::<u16>().is_ok_and(|number| number > 0 && number.to_string() == port);
+    }
     let host = origin.strip_prefix("https://").unwrap_or_default();
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.:[]".contains(c);
     !host.is_empty() && host.chars().all(fits) && !host.ends_with(":443")

@@ -19,10 +19,10 @@ use serde_json::{Map, Value, json};
 pub const OFFLINE: &str = "offline";
 
 /// Where OpenAI's own server is: the default `base_url`.
-pub(crate) const OPENAI_URL: &str = "https://api.openai.com/v1";
+pub const OPENAI_URL: &str = "https://api.openai.com/v1";
 
 /// Where Anthropic's own server is: the default `base_url` of `provider = "anthropic"`.
-pub(crate) const ANTHROPIC_URL: &str = "https://api.anthropic.com/v1";
+pub const ANTHROPIC_URL: &str = "https://api.anthropic.com/v1";
 
 /// Smallest window that is taken, in tokens: below it not even the prompt fits.
 pub(crate) const WINDOW_MIN: u64 = 512;

@@ -33,8 +33,9 @@ use cairn_types::tool::defs::ToolDefs;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub(super) use agents::{ANTHROPIC_URL, OPENAI_URL, WINDOW, WINDOW_MAX, WINDOW_MIN};
+pub use agents::{ANTHROPIC_URL, OPENAI_URL};
 pub use agents::{AgentConfig, Api, ModelConfig, OFFLINE, Provider};
+pub(super) use agents::{WINDOW, WINDOW_MAX, WINDOW_MIN};
 pub use limits::Limits;
 pub use network::{Bot, Bots, Network, NetworkKind, PlaceKeys, PlatformId};
 pub(super) use network::{is_id, is_name};
@@ -176,7 +177,8 @@ pub struct AdminConfig {
     /// A page for browsers at `listen`, for whoever has a link that `cairn ui` prints.
     pub page: bool,
     /// Where a reverse proxy of yours, with TLS, serves the page. Only with it may `listen` of a page be other than this
-    /// machine's loopback address; let a firewall see to it that the proxy alone reaches it then.
+    /// machine's loopback address; let a firewall see to it that the proxy alone reaches it then. In a container it may
+    /// also be where its port is published: "http://127.0.0.1:9464", at the loopback address alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"https://cairn.example.net")]
     pub proxy: Option<String>,

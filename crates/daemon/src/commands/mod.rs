@@ -264,7 +264,7 @@ async fn dispatch(cli: Cli, tools: Tools) -> Result<(), Failure> {
         Command::Node(command) => Box::pin(node::node(global, command)).await,
         Command::Config(command) => Box::pin(config::config(global, &tools, command)).await,
         Command::Doctor(args) => Box::pin(doctor::doctor(global, tools, args)).await,
-        Command::Init(args) => init::init(global, args),
+        Command::Init(args) => Box::pin(init::init(global, args)).await,
         Command::Completions(args) => man::completions(&args, Cli::command()),
         Command::Man(args) => man::man(&args, Cli::command()),
     }

@@ -128,10 +128,11 @@ const STORE_FOLDERS: [(&str, &[&str]); 4] = [
     ("index", &["files", "index", "journal", "views"]),
 ];
 
-const TOP_LEVEL: [&str; 17] = [
+const TOP_LEVEL: [&str; 18] = [
     ".ci",
     ".clippy.toml",
     ".deny.toml",
+    ".github",
     ".gitignore",
     ".rustfmt.toml",
     "CHANGELOG.md",

@@ -84,7 +84,14 @@ impl Anthropic {
     pub async fn look(&self) -> Look {
         let address = self.server.address(&["models", &self.server.options.model]);
         let Some(reply) = self.server.ask(address).await else { return Look::default() };
-        Look { answered: true, date: reply.date, listed: reply.success.then_some(true) }
+        let listed = reply.success.then_some(true);
+        Look { answered: true, date: reply.date, listed, refuses_key: reply.refuses_key }
+    }
+
+    /// Looks at the server's list, and returns the names of its models as well: one request, for the first 20
+    /// (<https://docs.claude.com/en/api/models-list>).
+    pub async fn models(&self) -> (Look, Vec<String>) {
+        window::list(&self.server).await
     }
 
     /// Asks the server about the model, and where it tells of none alone, for its list.

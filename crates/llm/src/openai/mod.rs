@@ -65,12 +65,17 @@ impl OpenAi {
 
     /// Looks at the server: one request, for its list of models.
     pub async fn look(&self) -> Look {
-        let Some(reply) = self.server.ask(self.server.address(&["models"])).await else {
-            return Look::default();
-        };
-        let list = reply.value.filter(|list| reply.success && window::has_entries(list));
-        let listed = list.map(|list| window::entry_of(&list, &self.server.options.model).is_some());
-        Look { answered: true, date: reply.date, listed }
+        window::list(&self.server).await.0
+    }
+
+    /// Looks at the server, and returns the names of its models as well: one request.
+    pub async fn models(&self) -> (Look, Vec<String>) {
+        window::list(&self.server).await
+    }
+
+    /// The largest window that the model can be loaded with, where the server tells it (Ollama, LM Studio).
+    pub async fn trained_window(&self) -> Option<u64> {
+        window::trained(&self.server).await
     }
 
     /// OpenAI's own newer models refuse `max_tokens`; many other servers know nothing else.

@@ -16,6 +16,9 @@ use crate::checkup::{Checked, shown};
 /// The page with the settings for intents and tokens.
 const PORTAL: &str = "https://discord.com/developers/applications";
 
+/// The permissions that a bot is invited with. Files are sent where the model's tools return some.
+const INVITED: u64 = VIEW | SEND | SEND_IN_THREADS | ATTACH | HISTORY;
+
 /// Application flags for the Message Content intent: granted, and granted to a bot in few servers.
 const MESSAGE_CONTENT: u64 = 1 << 18 | 1 << 19;
 
@@ -50,7 +53,9 @@ pub async fn checkup(settings: &DiscordSettings) -> Result<Vec<Checked>, BadSett
             "something restarts it often; look at the log of `cairn run`",
         ));
     }
-    out.push(intent(&rest).await);
+    let application = rest.application().await;
+    out.push(intent(application.as_ref()));
+    out.extend(application.ok().as_ref().and_then(invitation));
     let servers = match rest.servers().await {
         Ok(servers) => servers,
         Err(error) => {
@@ -90,8 +95,20 @@ fn unusable(error: &RestError) -> Checked {
     }
 }
 
-async fn intent(rest: &Rest) -> Checked {
-    match rest.application().await {
+/// The link by which a person lets the bot into a server of theirs
+/// (<https://docs.discord.com/developers/topics/oauth2#bot-authorization-flow>).
+fn invitation(application: &Value) -> Option<Checked> {
+    let id = number(&application["id"])?;
+    Some(Checked::leading(
+        "to let the bot into a server, open this link",
+        format!(
+            "https://discord.com/oauth2/authorize?client_id={id}&scope=bot+applications.commands&permissions={INVITED}"
+        ),
+    ))
+}
+
+fn intent(application: Result<&Value, &RestError>) -> Checked {
+    match application {
         Ok(application) if application["flags"].as_u64().unwrap_or_default() & MESSAGE_CONTENT != 0 => {
             Checked::fine("the Message Content Intent is on")
         }
@@ -237,6 +254,21 @@ mod tests {
         assert!(matches!(found("1"), (Grade::Fine, found) if found.contains("is in the server Hut")));
         assert!(matches!(found("2"), (Grade::Fine, found) if found.contains("administrator")));
         assert!(matches!(found("3"), (Grade::Bad, found) if found.contains("is not in the server")));
+    }
+
+    #[test]
+    fn the_invitation_asks_for_what_the_bot_needs_and_no_more() {
+        let link = invitation(&serde_json::json!({"id": "800000000000000001"})).unwrap().link.unwrap();
+        // View Channels, Send Messages, Attach Files, Read Message History, Send Messages in Threads:
+        // https://docs.discord.com/developers/topics/permissions#permissions-bitwise-permission-flags
+        let expected = 0x400 | 0x800 | 0x8000 | 0x10000 | 0x40_0000_0000_u64;
+        assert_eq!(
+            link,
+            format!(
+                "https://discord.com/oauth2/authorize?client_id=800000000000000001&scope=bot+applications.commands&permissions={expected}"
+            )
+        );
+        assert_eq!(invitation(&serde_json::json!({"flags": 0})), None);
     }
 
     #[test]

@@ -32,6 +32,7 @@ pub async fn checkup(settings: &TelegramSettings) -> Result<Vec<Checked>, BadSet
         None => me["first_name"].as_str().map(shown).unwrap_or_default(),
     };
     let mut out = vec![Checked::fine(format!("the token is good: the bot is {name}"))];
+    out.extend(me["username"].as_str().into_iter().flat_map(links));
     out.push(webhook(&api, wanted.as_ref()).await);
     let access = &settings.chat.access;
     let of_places = access.places.iter().filter_map(|place| place.chat.clone());
@@ -46,6 +47,18 @@ pub async fn checkup(settings: &TelegramSettings) -> Result<Vec<Checked>, BadSet
         out.push(place(&api, chat, id).await);
     }
     Ok(out)
+}
+
+/// Where a person writes to the bot, and adds it to a group of theirs (<https://core.telegram.org/api/links#bot-links>).
+fn links(username: &str) -> [Checked; 2] {
+    let name: String = username.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+    [
+        Checked::leading("to write to the bot, open this link", format!("https://t.me/{name}")),
+        Checked::leading(
+            "to add it to a group, open this link",
+            format!("https://t.me/{name}?startgroup=true"),
+        ),
+    ]
 }
 
 fn unusable(error: &CallError) -> Checked {

@@ -145,15 +145,17 @@ impl Access {
         self.proxy.is_some()
     }
 
+    /// Whether it is the origin of the proxy with TLS. A port that a container publishes has none.
     pub fn is_proxied(&self, origin: &str) -> bool {
-        self.proxy.as_deref() == Some(origin)
+        origin.starts_with("https://") && self.proxy.as_deref() == Some(origin)
     }
 }
 
 /// The host names that are accepted while the page is enabled: the address itself and the proxy's.
 pub fn names(admin: &AdminConfig, address: SocketAddr) -> Vec<String> {
     let local = address.ip().is_loopback().then(|| format!("localhost:{}", address.port()));
-    let proxy = admin.proxy.as_deref().and_then(|origin| origin.strip_prefix("https://")).map(str::to_owned);
+    let proxy =
+        admin.proxy.as_deref().and_then(|origin| origin.split_once("://")).map(|(_, host)| host.to_owned());
     [Some(address.to_string()), local, proxy].into_iter().flatten().collect()
 }
 

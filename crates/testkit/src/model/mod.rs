@@ -130,6 +130,7 @@ pub struct Builder {
     window: Option<u64>,
     advertised: Option<u64>,
     listed: Vec<String>,
+    key: Option<String>,
     count: Count,
     stable_prefix: bool,
     strict: bool,
@@ -141,6 +142,7 @@ pub struct Builder {
     address: SocketAddr,
     wording: Option<Wording>,
     ollama: Option<Ollama>,
+    lm_studio: Option<(u64, u64)>,
     no_tools: Option<Wording>,
     streaming: Streaming,
     breakpoints: bool,
@@ -156,6 +158,7 @@ impl Default for Builder {
             window: None,
             advertised: None,
             listed: Vec::new(),
+            key: None,
             count: Count::Estimate,
             stable_prefix: true,
             strict: true,
@@ -167,6 +170,7 @@ impl Default for Builder {
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
             wording: None,
             ollama: None,
+            lm_studio: None,
             no_tools: None,
             streaming: Streaming::Yes,
             breakpoints: false,
@@ -194,6 +198,12 @@ impl Builder {
     /// Lists models of these names at `/v1/models`; unset: `fake` alone.
     pub fn list(mut self, models: &[&str]) -> Self {
         self.listed = models.iter().map(|&model| model.to_owned()).collect();
+        self
+    }
+
+    /// Lists its models for this key alone, as OpenAI and most others do.
+    pub fn key(mut self, key: &str) -> Self {
+        self.key = Some(key.to_owned());
         self
     }
 
@@ -263,6 +273,12 @@ impl Builder {
     /// Silently cuts requests over its window.
     pub fn ollama(mut self, ollama: Ollama) -> Self {
         self.ollama = Some(ollama);
+        self
+    }
+
+    /// Tells its windows as LM Studio does: with which models are loaded, and with which they may be at most.
+    pub fn lm_studio(mut self, loaded: u64, most: u64) -> Self {
+        self.lm_studio = Some((loaded, most));
         self
     }
 

@@ -42,11 +42,21 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
         .route("/v1/models/{id}", get(model))
         .route("/api/ps", get(ollama::running))
         .route("/api/show", post(ollama::show))
+        .route("/api/v0/models", get(lm_studio))
         .layer(DefaultBodyLimit::max(MAX_REQUEST_BYTES))
         .with_state(shared)
 }
 
-async fn models(State(shared): State<Arc<Shared>>) -> Response {
+async fn models(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
+    let sent = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    if let Some(key) = &shared.builder.key
+        && sent.and_then(|sent| sent.strip_prefix("Bearer ")) != Some(key)
+    {
+        // https://platform.openai.com/docs/guides/error-codes
+        let error = json!({"message": "Incorrect API key provided", "type": "invalid_request_error",
+            "param": null, "code": "invalid_api_key"});
+        return (StatusCode::UNAUTHORIZED, axum::Json(json!({ "error": error }))).into_response();
+    }
     let one = |id: &str| {
         let mut model = json!({"id": id, "object": "model", "owned_by": "testkit"});
         if let Some(window) = shared.builder.advertised {
@@ -57,6 +67,23 @@ async fn models(State(shared): State<Arc<Shared>>) -> Response {
     let listed = &shared.builder.listed;
     let models: Vec<_> =
         if listed.is_empty() { vec![one("fake")] } else { listed.iter().map(|id| one(id)).collect() };
+    axum::Json(json!({"object": "list", "data": models})).into_response()
+}
+
+/// The models as LM Studio lists them: <https://lmstudio.ai/docs/developer/rest/endpoints>. All are loaded by the first request.
+async fn lm_studio(State(shared): State<Arc<Shared>>) -> Response {
+    let Some((loaded, most)) = shared.builder.lm_studio else { return StatusCode::NOT_FOUND.into_response() };
+    let is_loaded = shared.state.lock().tallies.iter().any(|tally| tally.answered > 0);
+    let one = |id: &String| {
+        let mut model = json!({"id": id, "object": "model", "type": "llm", "publisher": "testkit", "arch": "qwen2",
+            "compatibility_type": "gguf", "quantization": "Q4_K_M", "max_context_length": most,
+            "state": if is_loaded { "loaded" } else { "not-loaded" }});
+        if is_loaded {
+            model["loaded_context_length"] = loaded.into();
+        }
+        model
+    };
+    let models: Vec<_> = shared.builder.listed.iter().map(one).collect();
     axum::Json(json!({"object": "list", "data": models})).into_response()
 }
 

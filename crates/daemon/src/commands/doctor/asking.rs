@@ -54,6 +54,43 @@ pub(super) struct Asked {
     pub(super) stopped: Option<(Step, Stopped)>,
     /// The question was refused with tools and answered without.
     pub(super) answers_without_tools: bool,
+    /// What the model said to a greeting.
+    pub(super) said: String,
+}
+
+impl Asked {
+    fn nothing(n_tools: usize) -> Self {
+        Self {
+            n_tools,
+            took: Duration::ZERO,
+            no_tools: None,
+            stopped: None,
+            answers_without_tools: false,
+            said: String::new(),
+        }
+    }
+}
+
+/// Asks one short question, without tools.
+pub(super) async fn greet(
+    client: &dyn ChatModel,
+    channel: ChannelId,
+    mut settings: AgentSettings,
+    limit: Duration,
+) -> Asked {
+    settings.tools = ToolDefs::default();
+    let mut talk = Talk { client, settings, conversation: Conversation::new(channel), limit };
+    let (begun, mut asked) = (Instant::now(), Asked::nothing(0));
+    let answer = match talk.hear("This is a test by `cairn init`. Say hello in a few words.") {
+        Ok(()) => talk.request().await,
+        Err(stopped) => Err(stopped),
+    };
+    asked.took = begun.elapsed();
+    match answer {
+        Ok(said) => asked.said = said.text,
+        Err(stopped) => asked.stopped = Some((Step::Question, stopped)),
+    }
+    asked
 }
 
 /// Asks step by step until one fails. `limit`: longest wait per step.
@@ -65,8 +102,7 @@ pub(super) async fn ask(
 ) -> Asked {
     let n_tools = settings.tools.len();
     let mut talk = Talk { client, settings, conversation: Conversation::new(channel), limit };
-    let mut asked =
-        Asked { n_tools, took: Duration::ZERO, no_tools: None, stopped: None, answers_without_tools: false };
+    let mut asked = Asked::nothing(n_tools);
     let mut step = Step::Question;
     if let Err(stopped) = talk.steps(&mut step, &mut asked).await {
         asked.answers_without_tools = step == Step::Question && talk.answers_without_tools(&stopped).await;

@@ -1,6 +1,7 @@
 //! `cairn doctor`: checks everything that Cairn needs. Each finding has a remedy.
 
 mod asking;
+mod beforehand;
 mod database;
 mod embeddings;
 mod host;
@@ -22,12 +23,15 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::commands::doctor::report::{Finding, Report};
+use crate::commands::doctor::report::Report;
 use crate::wiring::Tools;
+pub(super) use beforehand::{Told, bot, drawn, greeting, key_problem, models, window};
 use cairn_api::records::{ServerRecord, ToolRecord};
 use cairn_cli::args::Global;
 use cairn_cli::connect::Connector;
 use cairn_cli::failure::{Failure, exit};
+pub(super) use report::{Finding, Mark};
+
 use cairn_config::{
     Config, Loaded, Problem, ProcessEnvironment, StateDir, StateOrigin, config_file, state_dir,
 };

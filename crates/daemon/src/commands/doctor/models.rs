@@ -1,10 +1,9 @@
 //! The models: whether the server answers, accepts the key, reports the window and answers a message.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_core::agent::{ASSUMED_WINDOW, AgentSettings};
-use cairn_llm::{Anthropic, BadModel, Look, Timeouts};
+use cairn_llm::{Anthropic, BadModel, Look, OpenAi, Timeouts};
 use cairn_types::ids::ChannelId;
 use cairn_types::model::{ModelError, RefusalCause};
 use cairn_types::ports::{ChatModel, Clock as _, ServerWindow};
@@ -93,7 +92,7 @@ fn tools_of(agent: &AgentConfig, known: Option<&[ToolRecord]>) -> Vec<ToolDef> {
 }
 
 /// A warning if the configured key cannot be read.
-fn missing_key(loaded: &Loaded, model: &ModelConfig, check: &str) -> Option<Finding> {
+pub(super) fn missing_key(loaded: &Loaded, model: &ModelConfig, check: &str) -> Option<Finding> {
     let named = model.api_key_env.is_some() || model.api_key_file.is_some();
     if !named || loaded.api_key(&model.id).is_some() {
         return None;
@@ -119,12 +118,68 @@ fn missing_key(loaded: &Loaded, model: &ModelConfig, check: &str) -> Option<Find
     Some(Finding::failed(check, why, remedy))
 }
 
-struct Found {
-    look: Look,
-    window: ServerWindow,
-    offset: Option<SignedDuration>,
-    asked: Asked,
-    limit: Duration,
+/// The client of a model behind a server.
+pub(super) enum Client {
+    Openai(OpenAi),
+    Anthropic(Anthropic),
+}
+
+impl Client {
+    /// `limit`: longest wait for an answer.
+    ///
+    /// # Errors
+    /// The model's address or key cannot be used.
+    pub(super) fn of(loaded: &Loaded, model: &ModelConfig, limit: Duration) -> Result<Self, BadModel> {
+        let mut options = options(loaded, model);
+        options.timeouts =
+            Timeouts { connect: limit.min(Timeouts::default().connect), first: limit, idle: limit };
+        Ok(match model.provider {
+            Provider::Anthropic => Self::Anthropic(Anthropic::new(options)?),
+            Provider::Openai | Provider::Offline => Self::Openai(openai(model, options)?),
+        })
+    }
+
+    pub(super) fn port(&self) -> &dyn ChatModel {
+        match self {
+            Self::Openai(client) => client,
+            Self::Anthropic(client) => client,
+        }
+    }
+
+    async fn look(&self) -> Look {
+        match self {
+            Self::Openai(client) => client.look().await,
+            Self::Anthropic(client) => client.look().await,
+        }
+    }
+
+    /// A look at the server, with the names of its models.
+    pub(super) async fn models(&self) -> (Look, Vec<String>) {
+        match self {
+            Self::Openai(client) => client.models().await,
+            Self::Anthropic(client) => client.models().await,
+        }
+    }
+
+    pub(super) async fn window(&self) -> ServerWindow {
+        self.port().discover_window().await.unwrap_or(ServerWindow::Unlisted)
+    }
+
+    /// The largest window that the model can be loaded with, where the server tells it.
+    pub(super) async fn trained_window(&self) -> Option<u64> {
+        match self {
+            Self::Openai(client) => client.trained_window().await,
+            Self::Anthropic(_) => None,
+        }
+    }
+}
+
+pub(super) struct Found {
+    pub(super) look: Look,
+    pub(super) window: ServerWindow,
+    pub(super) offset: Option<SignedDuration>,
+    pub(super) asked: Asked,
+    pub(super) limit: Duration,
 }
 
 impl Found {
@@ -135,26 +190,16 @@ impl Found {
         settings: impl FnOnce(Option<u64>) -> AgentSettings,
         limit: Duration,
     ) -> Result<Self, BadModel> {
-        let mut options = options(loaded, model);
-        options.timeouts =
-            Timeouts { connect: limit.min(Timeouts::default().connect), first: limit, idle: limit };
-        let (client, look): (Arc<dyn ChatModel>, Look) = if model.provider == Provider::Anthropic {
-            let client = Anthropic::new(options)?;
-            let look = client.look().await;
-            (Arc::new(client), look)
-        } else {
-            let client = openai(model, options)?;
-            let look = client.look().await;
-            (Arc::new(client), look)
-        };
+        let client = Client::of(loaded, model, limit)?;
+        let look = client.look().await;
         let now = SystemClock.now();
         let offset = look.date.map(|date| date.duration_since(now));
         let listed = async || match look.answered {
-            true => client.discover_window().await.unwrap_or(ServerWindow::Unlisted),
+            true => client.window().await,
             false => ServerWindow::Unlisted,
         };
         let before = listed().await;
-        let asked = ask(client.as_ref(), channel, settings(before.tokens()), limit).await;
+        let asked = ask(client.port(), channel, settings(before.tokens()), limit).await;
         // Some servers load the model at the first request, and know its window only then.
         let window = listed().await;
         Ok(Self { look, window, offset, asked, limit })
@@ -285,7 +330,7 @@ fn not_made(stopped: &Stopped, check: &str) -> Finding {
 }
 
 /// A warning if the model answers, but the server does not list it.
-fn unlisted(model: &ModelConfig, found: &Found, check: &str) -> Option<Finding> {
+pub(super) fn unlisted(model: &ModelConfig, found: &Found, check: &str) -> Option<Finding> {
     (found.look.listed == Some(false)).then(|| {
         Finding::warning(
             check,
@@ -315,7 +360,7 @@ fn late(model: &ModelConfig, found: &Found, check: &str) -> Finding {
 }
 
 /// The finding for a question without an answer.
-fn unanswered(model: &ModelConfig, found: &Found, stopped: &Stopped, check: &str) -> Finding {
+pub(super) fn unanswered(model: &ModelConfig, found: &Found, stopped: &Stopped, check: &str) -> Finding {
     let error = match stopped {
         Stopped::Error(error) => error,
         Stopped::Late => return late(model, found, check),

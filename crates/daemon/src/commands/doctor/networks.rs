@@ -1,5 +1,7 @@
 //! The bots on chat networks: tokens, intents, rights and webhooks.
 
+use std::time::Duration;
+
 use cairn_platforms::checkup::{Checked, Grade};
 use futures::future::join_all;
 use tokio::time::timeout;
@@ -19,11 +21,12 @@ pub(super) async fn check(x: &mut Examination) -> Vec<Finding> {
     if bots.is_empty() {
         return vec![Finding::skipped("platforms", "neither [discord] nor [telegram] is configured")];
     }
-    let asked = bots.into_iter().map(|bot| one(loaded, bot, x));
+    let asked = bots.into_iter().map(|bot| one(loaded, bot, x.offline, x.limit));
     join_all(asked).await.into_iter().flatten().collect()
 }
 
-async fn one(loaded: &Loaded, bot: Bot<'_>, x: &Examination) -> Vec<Finding> {
+/// Checks a bot. `limit`: longest wait for an answer.
+pub(super) async fn one(loaded: &Loaded, bot: Bot<'_>, offline: bool, limit: Duration) -> Vec<Finding> {
     let (platform, table) = (bot.platform(), bot.table());
     let check = platform.as_str();
     if !bot.network.enabled {
@@ -34,10 +37,10 @@ async fn one(loaded: &Loaded, bot: Bot<'_>, x: &Examination) -> Vec<Finding> {
         let missing = loaded.token_problem(check).map(|problem| problem_of(check, problem));
         return vec![missing.unwrap_or_else(|| Finding::failed(check, "the bot has no token", remedy))];
     };
-    if x.offline {
+    if offline {
         return vec![Finding::skipped(check, "not checked (--offline)")];
     }
-    let limit = x.limit * CALLS;
+    let limit = limit * CALLS;
     match timeout(limit, checkup(&loaded.config, bot, token.clone())).await {
         Ok(Ok(checked)) => checked.into_iter().map(|checked| finding(check, checked)).collect(),
         Ok(Err(bad)) => vec![Finding::failed(check, bad.to_string(), format!("correct {table}"))],
@@ -50,9 +53,10 @@ async fn one(loaded: &Loaded, bot: Bot<'_>, x: &Examination) -> Vec<Finding> {
 }
 
 fn finding(check: &str, checked: Checked) -> Finding {
-    match checked.grade {
+    let finding = match checked.grade {
         Grade::Fine => Finding::ok(check, checked.found),
         Grade::Doubtful => Finding::warning(check, checked.found, checked.remedy),
         Grade::Bad => Finding::failed(check, checked.found, checked.remedy),
-    }
+    };
+    Finding { link: checked.link, ..finding }
 }

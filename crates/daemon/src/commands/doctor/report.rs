@@ -9,7 +9,7 @@ use cairn_cli::out;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Mark {
+pub(in crate::commands) enum Mark {
     Ok,
     /// It works, but is probably a mistake.
     Warning,
@@ -18,20 +18,23 @@ pub(super) enum Mark {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct Finding {
+pub(in crate::commands) struct Finding {
     /// The subject: `config`, `disk`, `model ID` and so on. Several findings may share it.
     pub(super) check: String,
-    pub(super) state: Mark,
+    pub(in crate::commands) state: Mark,
     /// The finding, without secrets.
     pub(super) finding: String,
     /// How to fix it, if needed.
     pub(super) remedy: Option<String>,
+    /// An address that a person opens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) link: Option<String>,
 }
 
 impl Finding {
     fn new(check: &str, state: Mark, finding: impl Into<String>, remedy: impl Into<String>) -> Self {
         let remedy = Some(remedy.into()).filter(|remedy| !remedy.is_empty());
-        Self { check: check.to_owned(), state, finding: finding.into(), remedy }
+        Self { check: check.to_owned(), state, finding: finding.into(), remedy, link: None }
     }
 
     pub(super) fn ok(check: &str, finding: impl Into<String>) -> Self {
@@ -104,7 +107,7 @@ impl Report {
 }
 
 /// A finding and its remedy, wrapped to `width` columns.
-fn drawn(finding: &Finding, width: usize) -> String {
+pub(super) fn drawn(finding: &Finding, width: usize) -> String {
     let (word, color): (&str, fn(&'static str) -> StyledObject<&'static str>) = match finding.state {
         Mark::Ok => ("ok", |word| style(word).green()),
         Mark::Warning => ("warning", |word| style(word).yellow()),
@@ -127,6 +130,10 @@ fn drawn(finding: &Finding, width: usize) -> String {
     if let Some(remedy) = &finding.remedy {
         let remedy = below(remedy, room.saturating_sub(2), &format!("{indent}  "));
         out.push_str(&format!("{indent}> {remedy}"));
+    }
+    if let Some(link) = &finding.link {
+        // In one piece, so that it can be opened.
+        out.push_str(&format!("{indent}{}\n", one_line(link)));
     }
     out
 }

@@ -4,10 +4,17 @@ use std::path::{Path, PathBuf};
 
 use secrecy::SecretString;
 
+use crate::commands::doctor::Mark;
+use crate::commands::init::InitArgs;
 use crate::commands::init::ask::{Ask, Secret, SecretQuestion, beside};
-use crate::commands::init::{InitArgs, ProviderArg};
+use crate::commands::init::choice::Choice;
+use crate::commands::init::look::{self, GREETING_LIMIT, Look};
+use cairn_api::text::{counted, cut, grouped, one_line};
 use cairn_cli::failure::Failure;
-use cairn_config::{NetworkKind, Provider, base_url_trouble, is_id_of_one, window_trouble};
+use cairn_config::{
+    ANTHROPIC_URL, NetworkKind, OPENAI_URL, Provider, base_url_trouble, is_id_of_one, window_of,
+};
+use cairn_types::ports::ServerWindow;
 
 /// The name of the file for a typed model key.
 pub(super) const MODEL_KEY: &str = "model.key";
@@ -31,6 +38,8 @@ pub(super) struct Model {
 pub(super) struct Bot {
     pub(super) kind: NetworkKind,
     pub(super) token: Secret,
+    /// `None`: the network's own.
+    pub(super) api_url: Option<String>,
     /// Server ids; for Discord only.
     pub(super) servers: Vec<String>,
 }
@@ -45,7 +54,7 @@ pub(super) struct Answers {
 
 impl Answers {
     /// Takes the answers from flags and asks for the rest. `file`: the configuration to write.
-    pub(super) fn gather(args: &InitArgs, file: &Path, ask: &mut Ask) -> Result<Self, Failure> {
+    pub(super) async fn gather(args: &InitArgs, file: &Path, ask: &mut Ask) -> Result<Self, Failure> {
         check_flags(args)?;
         let dir = file.parent().unwrap_or(Path::new("/"));
         // Wrong flags are reported before the first question.
@@ -56,18 +65,10 @@ impl Answers {
             let token = file.as_deref().map(|file| wanted.named(file, flag)).transpose()?;
             tokens.push((kind, wanted, token));
         }
-        let model = model(args, dir, ask)?;
+        let model = model(args, file, ask).await?;
         let mut bots = Vec::new();
         for (kind, wanted, token) in tokens {
-            let token = match token {
-                Some(token) => token,
-                None => ask_for_token(kind, &wanted, ask)?,
-            };
-            if !matches!(token, Secret::None) {
-                let serves_servers = kind == NetworkKind::Discord;
-                let servers = if serves_servers { servers(args, ask)? } else { Vec::new() };
-                bots.push(Bot { kind, token, servers });
-            }
+            bots.extend(bot(args, file, &wanted, kind, token, ask).await?);
         }
         let owners = if args.owners.is_empty() && !bots.is_empty() {
             let question =
@@ -97,73 +98,253 @@ impl Answers {
         files.map(|file| dir.join(file)).collect()
     }
 
-    fn secrets(&self) -> Vec<(&'static str, &Secret)> {
+    /// All secrets, with the names of their files if they were typed.
+    pub(super) fn secrets(&self) -> Vec<(&'static str, &Secret)> {
         let model = self.model.as_ref().map(|model| (MODEL_KEY, &model.key));
         let bots = self.bots.iter().map(|bot| (token_file(bot.kind), &bot.token));
         model.into_iter().chain(bots).collect()
     }
 }
 
-fn model(args: &InitArgs, dir: &Path, ask: &mut Ask) -> Result<Option<Model>, Failure> {
+async fn model(args: &InitArgs, file: &Path, ask: &mut Ask) -> Result<Option<Model>, Failure> {
     // Any flag about a model server implies a model.
-    let implied = model_flags(args).first().map(|_flag| Provider::Openai);
-    let provider = match args.provider.map(Provider::from).or(implied) {
-        Some(provider) => provider,
-        None => ask.fitting(
-            "Which kind of model: openai (any compatible server), anthropic, or offline (no key, no network)?",
-            "offline",
-            |answer| match answer.to_lowercase().as_str() {
-                "openai" => Ok(Provider::Openai),
-                "anthropic" => Ok(Provider::Anthropic),
-                "offline" => Ok(Provider::Offline),
-                _ => Err("write openai, anthropic or offline".to_owned()),
-            },
-        )?,
+    let implied = model_flags(args).first().map(|_flag| Choice::Openai);
+    let choice = match args.provider.or(implied) {
+        Some(choice) => choice,
+        None => {
+            if ask.is_asking() {
+                ask.remark(&format!("Where is the model?\n{}", Choice::menu().trim_end()))?;
+            }
+            ask.fitting("Which one?", "offline", Choice::of)?
+        }
     };
-    if provider == Provider::Offline {
+    if choice == Choice::Offline {
         return Ok(None);
     }
-    let base_url = match &args.base_url {
-        Some(url) => Some(url.clone()),
-        None => {
-            let own = if provider == Provider::Openai { "OpenAI's" } else { "Anthropic's" };
-            let question =
-                format!("The address of its server, such as http://127.0.0.1:8080/v1 (empty: {own}):");
-            ask.fitting(&question, "", |url| match url {
-                "" => Ok(None),
-                url => base_url_trouble(url, provider).map_or_else(|| Ok(Some(url.to_owned())), Err),
-            })?
+    let dir = file.parent().unwrap_or(Path::new("/"));
+    let mut model = Model {
+        provider: choice.provider(),
+        base_url: address(args, choice, ask)?,
+        name: args.model.clone().unwrap_or_default(),
+        key: match (&args.key_env, &args.key_file) {
+            (Some(variable), _) => Secret::Variable(variable.trim_start_matches('$').to_owned()),
+            (None, Some(file)) => Secret::File(beside(file, dir)),
+            // An open server is asked without one first.
+            (None, None) if choice.is_open() => Secret::None,
+            (None, None) => key(dir, ask)?,
+        },
+        window: args.context_window,
+    };
+    let names = match ask.looks() {
+        true => listed(args, file, &mut model, ask).await?,
+        false => None,
+    };
+    if model.name.is_empty() {
+        model.name = name(names.as_deref().unwrap_or_default(), ask)?;
+    }
+    if names.is_some() && ask.agrees("Send it one test message?", true)? {
+        let most = GREETING_LIMIT.as_secs();
+        ask.remark(&format!("asking {}, for {most} s at most ...", shown(&model.name)))?;
+        if let Some(look) = Look::at(file, &model) {
+            ask.findings(&look.greeting().await)?;
         }
-    };
-    let name = match &args.model {
-        Some(name) => name.clone(),
-        None => ask.fitting("The model's name on that server:", "", |name| match name {
-            "" => Err("a model is needed: give its name (--model)".to_owned()),
-            name => Ok(name.to_owned()),
-        })?,
-    };
-    let key = match (&args.key_env, &args.key_file) {
-        (Some(variable), _) => Secret::Variable(variable.trim_start_matches('$').to_owned()),
-        (None, Some(file)) => Secret::File(beside(file, dir)),
-        (None, None) => {
-            let wanted = SecretQuestion { what: "key", dir, name: MODEL_KEY, needed: None };
-            wanted.ask("Its key: $VARIABLE, a file, or - to type it (empty: no key):", ask)?
-        }
-    };
-    let window = match args.context_window {
-        Some(window) => Some(window),
-        None => ask.fitting("Its window in tokens (empty: what the server lists):", "", window)?,
-    };
-    Ok(Some(Model { provider, base_url, name, key, window }))
+    }
+    if model.window.is_none() {
+        model.window = window(file, &model, names.is_some(), ask).await?;
+    }
+    Ok(Some(model))
 }
 
-fn window(text: &str) -> Result<Option<u64>, String> {
-    if text.is_empty() {
+/// The server's address; `None`: the one that the provider has without it.
+fn address(args: &InitArgs, choice: Choice, ask: &mut Ask) -> Result<Option<String>, Failure> {
+    let provider = choice.provider();
+    let url = match &args.base_url {
+        Some(url) => url.clone(),
+        None if choice.moves() => ask.fitting("The address of its server:", choice.address(), |url| {
+            base_url_trouble(url, provider).map_or_else(|| Ok(url.to_owned()), Err)
+        })?,
+        None => choice.address().to_owned(),
+    };
+    let own = if provider == Provider::Anthropic { ANTHROPIC_URL } else { OPENAI_URL };
+    Ok(Some(url).filter(|url| url != own))
+}
+
+fn key(dir: &Path, ask: &mut Ask) -> Result<Secret, Failure> {
+    let wanted = SecretQuestion { what: "key", dir, name: MODEL_KEY, needed: None };
+    wanted.ask("Its key: $VARIABLE, a file, or - to type it (empty: no key):", ask)
+}
+
+/// The names of the server's models, as far as it lists them. `None`: it cannot be asked, which is said. A key that it
+/// refuses is asked for again.
+async fn listed(
+    args: &InitArgs,
+    file: &Path,
+    model: &mut Model,
+    ask: &mut Ask,
+) -> Result<Option<Vec<String>>, Failure> {
+    let dir = file.parent().unwrap_or(Path::new("/"));
+    let by_flag = args.key_env.is_some() || args.key_file.is_some();
+    loop {
+        let Some(look) = Look::at(file, model) else { return Ok(None) };
+        if let Some(problem) = look.key_problem() {
+            ask.findings(&[problem])?;
+            return Ok(None);
+        }
+        let address = look.model().base_url.clone();
+        let (seen, names) = match look.models().await {
+            Ok(found) => found,
+            Err(why) => {
+                ask.remark(&why)?;
+                return Ok(None);
+            }
+        };
+        if !seen.answered {
+            ask.remark(&format!(
+                "nothing answers at {address}: is the server running? The configuration is written all the same"
+            ))?;
+            return Ok(None);
+        }
+        if !seen.refuses_key {
+            return Ok(Some(names));
+        }
+        let has_key = !matches!(model.key, Secret::None);
+        let why = if has_key { "refuses this key" } else { "asks for a key" };
+        ask.remark(&format!("the server at {address} {why}"))?;
+        if by_flag || (has_key && !ask.agrees("Give another key?", false)?) {
+            return Ok(None);
+        }
+        match key(dir, ask)? {
+            Secret::None => return Ok(None),
+            key => model.key = key,
+        }
+    }
+}
+
+/// Most models that are shown at once.
+const SHOWN_MAX: usize = 20;
+
+/// Longest name that is shown, in columns.
+const NAME_MAX: usize = 100;
+
+fn shown(name: &str) -> String {
+    cut(&one_line(name), NAME_MAX)
+}
+
+/// Asks for the model, by its number in the server's list or by its name. A part of a name shows those that have it.
+fn name(names: &[String], ask: &mut Ask) -> Result<String, Failure> {
+    if names.is_empty() {
+        return ask.fitting("The model's name on that server:", "", |name| match name {
+            "" => Err("a model is needed: give its name (--model)".to_owned()),
+            name => Ok(name.to_owned()),
+        });
+    }
+    let mut fitting: Vec<&String> = names.iter().collect();
+    let mut before = String::new();
+    loop {
+        show(&fitting, ask)?;
+        // The only model is taken by an empty answer: it is shown in the question.
+        let default = if let [only] = names { only } else { "" };
+        let answer = ask.line("The model, by its number or name:", default)?;
+        let number = answer.parse::<usize>().ok().and_then(|n| fitting.get(n.checked_sub(1)?));
+        if let Some(name) = names.iter().find(|name| **name == answer).or(number.copied()) {
+            return Ok(name.clone());
+        }
+        let part = answer.to_lowercase();
+        let found: Vec<_> = names.iter().filter(|name| name.to_lowercase().contains(&part)).collect();
+        match found.is_empty() {
+            _ if part.is_empty() => ask.remark("a model is needed: give its number or its name")?,
+            false => fitting = found,
+            true if before == answer => return Ok(answer),
+            true => {
+                ask.remark("the server does not list it; give the same name again to take it all the same")?
+            }
+        }
+        before = answer;
+    }
+}
+
+fn show(names: &[&String], ask: &mut Ask) -> Result<(), Failure> {
+    ask.remark(&format!("The server has {}:", counted(names.len() as u64, "model", "models")))?;
+    for (n, name) in names.iter().take(SHOWN_MAX).enumerate() {
+        ask.remark(&format!("{:>3}  {}", n + 1, shown(name)))?;
+    }
+    match names.len().saturating_sub(SHOWN_MAX) {
+        0 => Ok(()),
+        more => ask.remark(&format!("     and {more} more: type a part of a name to see those that have it")),
+    }
+}
+
+/// Asks for the window. An empty answer leaves it to the server, and the question shows what that is. `answers`: the
+/// server can be asked.
+async fn window(file: &Path, model: &Model, answers: bool, ask: &mut Ask) -> Result<Option<u64>, Failure> {
+    let Some(look) = Look::at(file, model).filter(|_| ask.is_asking()) else { return Ok(None) };
+    let told = if answers { look.window().await } else { None };
+    let (fallback, grows) = look.window_without();
+    let fallback = match grows {
+        true => format!("{}, more as the server proves to take more", grouped(fallback)),
+        false => grouped(fallback),
+    };
+    let tokens = told.as_ref().and_then(|told| told.window.tokens());
+    let default = match (&told, tokens) {
+        (_, Some(tokens)) => format!("{}, as the server tells it", grouped(tokens)),
+        (Some(told), None) if told.window == ServerWindow::Unlisted => {
+            format!("the server tells none: {fallback}")
+        }
+        (Some(_) | None, None) => format!("as the server tells it when the bot runs, else {fallback}"),
+    };
+    if let Some(trained) = told.and_then(|told| told.trained).filter(|most| tokens.is_none_or(|n| n < *most))
+    {
+        let trained = grouped(trained);
+        ask.remark(&format!(
+            "the model takes {trained} tokens at most; its server decides how many it gives \
+             (Ollama: OLLAMA_CONTEXT_LENGTH=32768; LM Studio: the context length of the loaded model)"
+        ))?;
+    }
+    let question = format!("Its window in tokens, such as 16k (empty: {default}):");
+    ask.fitting(&question, "", |text| if text.is_empty() { Ok(None) } else { window_of(text).map(Some) })
+}
+
+/// Asks for a bot, and checks its token. `token`: that of a flag.
+async fn bot(
+    args: &InitArgs,
+    file: &Path,
+    wanted: &SecretQuestion<'_>,
+    kind: NetworkKind,
+    token: Option<Secret>,
+    ask: &mut Ask,
+) -> Result<Option<Bot>, Failure> {
+    let by_flag = token.is_some();
+    let token = match token {
+        Some(token) => token,
+        None => ask_for_token(kind, wanted, ask)?,
+    };
+    if matches!(token, Secret::None) {
         return Ok(None);
     }
-    let digits = text.replace([',', '_', ' '], "");
-    let window = digits.parse().map_err(|_| "write a number, such as 32000".to_owned())?;
-    window_trouble(window).map_or(Ok(Some(window)), Err)
+    let api_url = match kind {
+        NetworkKind::Discord => args.discord_api_url.clone(),
+        NetworkKind::Telegram => args.telegram_api_url.clone(),
+    };
+    let mut bot = Bot { kind, token, api_url, servers: Vec::new() };
+    // One that is created later cannot be checked now.
+    while ask.looks() && wanted.check(&bot.token).is_ok() {
+        ask.remark(&format!("asking {} about the bot ...", network_name(kind)))?;
+        let findings = look::bot(file, &bot).await;
+        ask.findings(&findings)?;
+        // A token that is of no use ends the check with its first finding.
+        let is_good = findings.iter().any(|finding| finding.state == Mark::Ok);
+        if is_good || by_flag || !ask.agrees("Give another token?", false)? {
+            break;
+        }
+        match ask_for_token(kind, wanted, ask)? {
+            Secret::None => return Ok(None),
+            token => bot.token = token,
+        }
+    }
+    if kind == NetworkKind::Discord {
+        bot.servers = servers(args, ask)?;
+    }
+    Ok(Some(bot))
 }
 
 fn servers(args: &InitArgs, ask: &mut Ask) -> Result<Vec<String>, Failure> {
@@ -190,11 +371,15 @@ fn token_flag(args: &InitArgs, kind: NetworkKind) -> (&Option<PathBuf>, &'static
     }
 }
 
-fn ask_for_token(kind: NetworkKind, wanted: &SecretQuestion<'_>, ask: &mut Ask) -> Result<Secret, Failure> {
-    let network = match kind {
+fn network_name(kind: NetworkKind) -> &'static str {
+    match kind {
         NetworkKind::Discord => "Discord",
         NetworkKind::Telegram => "Telegram",
-    };
+    }
+}
+
+fn ask_for_token(kind: NetworkKind, wanted: &SecretQuestion<'_>, ask: &mut Ask) -> Result<Secret, Failure> {
+    let network = network_name(kind);
     let question =
         format!("The token of a bot on {network}: a file, $VARIABLE, or - to type it (empty: no bot):");
     wanted.ask(&question, ask)
@@ -237,20 +422,17 @@ fn person(text: &str) -> Result<NetworkKind, String> {
 
 /// Checks the flags before the first question: wrong values, contradictions, and flags that need another one.
 fn check_flags(args: &InitArgs) -> Result<(), Failure> {
-    let provider = args.provider.map_or(Provider::Openai, Provider::from);
+    let provider = args.provider.map_or(Provider::Openai, Choice::provider);
     if let Some(why) = args.base_url.as_ref().and_then(|url| base_url_trouble(url, provider)) {
         return Err(wrong("--base-url", &why));
-    }
-    if let Some(why) = args.context_window.and_then(window_trouble) {
-        return Err(wrong("--context-window", &why));
     }
     for owner in &args.owners {
         person(owner).map_err(|why| wrong("--owner", &why))?;
     }
-    if let (Some(ProviderArg::Offline), Some(flag)) = (args.provider, model_flags(args).first()) {
+    if let (Some(Choice::Offline), Some(flag)) = (args.provider, model_flags(args).first()) {
         return Err(Failure::usage(
             format!("{flag} is for a model behind a server, and --provider offline has none"),
-            "give --provider openai or anthropic, or leave that option out",
+            "name another provider, or leave that option out",
         ));
     }
     if !args.yes {

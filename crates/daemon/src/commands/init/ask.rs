@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use console::{Term, style};
 use secrecy::{ExposeSecret as _, SecretString};
 
+use crate::commands::doctor::{Finding, drawn};
 use cairn_cli::failure::Failure;
 use cairn_config::{
     Environment as _, NoSecret, ProcessEnvironment, is_secret, secret_in_file, secret_in_variable,
@@ -13,13 +14,19 @@ use cairn_config::{
 
 pub(super) struct Ask {
     yes: bool,
+    offline: bool,
     terminal: bool,
 }
 
 impl Ask {
-    /// `yes`: uses the defaults without asking.
-    pub(super) fn new(yes: bool) -> Self {
-        Self { yes, terminal: std::io::stdin().is_terminal() }
+    /// `yes`: uses the defaults without asking. `offline`: no server is asked either.
+    pub(super) fn new(yes: bool, offline: bool) -> Self {
+        Self { yes, offline, terminal: std::io::stdin().is_terminal() }
+    }
+
+    /// Whether servers may be asked: somebody is there to read what they say.
+    pub(super) fn looks(&self) -> bool {
+        !self.yes && !self.offline
     }
 
     pub(super) fn is_asking(&self) -> bool {
@@ -55,9 +62,14 @@ impl Ask {
         }
     }
 
-    /// Prints what is wrong with an answer.
+    /// Prints what is wrong with an answer, or what was found.
     pub(super) fn remark(&mut self, why: &str) -> Result<(), Failure> {
         put(&format!("  {why}\n"))
+    }
+
+    /// Prints what the checks found.
+    pub(super) fn findings(&mut self, findings: &[Finding]) -> Result<(), Failure> {
+        findings.iter().try_for_each(|finding| put(&drawn(finding)))
     }
 
     /// Asks for a secret, without showing it on the terminal.
@@ -70,11 +82,14 @@ impl Ask {
         Ok(SecretString::from(text.trim().to_owned()))
     }
 
-    pub(super) fn agrees(&mut self, question: &str) -> Result<bool, Failure> {
-        self.fitting(question, "yes", |answer| match answer.to_lowercase().as_str() {
-            "y" | "yes" => Ok(true),
-            "n" | "no" => Ok(false),
-            _ => Err("answer yes or no".to_owned()),
+    /// Asks for yes or no. `default`: the one that an empty answer means.
+    pub(super) fn agrees(&mut self, question: &str, default: bool) -> Result<bool, Failure> {
+        self.fitting(question, if default { "yes" } else { "no" }, |answer| {
+            match answer.to_lowercase().as_str() {
+                "y" | "yes" => Ok(true),
+                "n" | "no" => Ok(false),
+                _ => Err("answer yes or no".to_owned()),
+            }
         })
     }
 
@@ -127,6 +142,18 @@ pub(super) struct SecretQuestion<'a> {
 }
 
 impl Secret {
+    /// The secret as it can be read before its file is written: one that was typed is in a variable of [`Look`].
+    ///
+    /// [`Look`]: crate::commands::init::look::Look
+    pub(super) fn beforehand(&self, variable: &str) -> Self {
+        match self {
+            Self::None => Self::None,
+            Self::Variable(name) => Self::Variable(name.clone()),
+            Self::File(file) => Self::File(file.clone()),
+            Self::Typed(_) => Self::Variable(variable.to_owned()),
+        }
+    }
+
     /// The secret's file, existing or to be written, as the configuration names it. `name`: the file for a typed
     /// secret.
     pub(super) fn file(&self, name: &'static str) -> Option<PathBuf> {
@@ -191,7 +218,8 @@ impl SecretQuestion<'_> {
         }
     }
 
-    fn check(&self, secret: &Secret) -> Result<(), NoSecret> {
+    /// Whether the secret can be read now.
+    pub(super) fn check(&self, secret: &Secret) -> Result<(), NoSecret> {
         match secret {
             Secret::None | Secret::Typed(_) => Ok(()),
             Secret::Variable(name) => secret_in_variable(name, &ProcessEnvironment),

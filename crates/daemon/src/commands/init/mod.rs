@@ -2,22 +2,27 @@
 
 mod answers;
 mod ask;
+mod choice;
+mod look;
+mod service;
 mod text;
 
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use secrecy::ExposeSecret as _;
 use serde_json::json;
 
 use crate::commands::init::answers::Answers;
 use crate::commands::init::ask::Ask;
+use crate::commands::init::choice::Choice;
+use crate::commands::init::service::ServiceArg;
 use cairn_cli::args::Global;
 use cairn_cli::failure::Failure;
 use cairn_cli::out;
-use cairn_config::{Config, Environment as _, ProcessEnvironment, Provider, config_file};
+use cairn_config::{Config, Environment as _, ProcessEnvironment, config_file, window_of};
 
 /// Where the systemd unit may be installed.
 const UNITS: [&str; 3] = [
@@ -34,28 +39,34 @@ const SERVICE_CONFIG: &str = "/etc/cairn/config.toml";
 Examples:
   cairn init
   cairn init --yes
+  cairn init --provider ollama --model qwen3:8b --yes
   cairn init --base-url http://127.0.0.1:8080/v1 --model my-model --yes
   cairn init --provider anthropic --model claude-sonnet-5-5 --key-file a.key
   cairn init --provider openai --model gpt-6-luna --key-env OPENAI_API_KEY
   cairn init --telegram-token-file telegram.token --owner telegram/123456789
 
-Asks for everything that no flag says, and again after a wrong answer; with
---yes it asks nothing and uses the defaults. Keys and tokens are never written
-into the config file: it names the variable or the file that holds them. A key
-that you type is not shown, and goes into a file of its own that only you may
-read. The config file is checked before it is written.")]
+Asks for everything that no flag says, and again after a wrong answer. While it
+asks, it looks: it lists the server's models, sends one test message if you
+agree, checks bot tokens, and prints the links that invite the bots. A server
+that is not reachable is reported, and the configuration is written all the
+same. With --yes it asks nothing, contacts nobody and uses the defaults.
+
+Keys and tokens are never written into the config file: it names the variable
+or the file that holds them. A key that you type is not shown, and goes into a
+file of its own that only you may read. The config file is checked before it
+is written.")]
 pub(crate) struct InitArgs {
-    /// The kind of model [default: offline, the embedded model]
+    /// Where the model is [default: offline, the embedded model]
     #[arg(long, value_name = "PROVIDER")]
-    provider: Option<ProviderArg>,
+    provider: Option<Choice>,
     /// The address of the model server, up to and including the version
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
     /// The model's name on its server
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
-    /// The model's window in tokens [default: what its server lists]
-    #[arg(long, value_name = "TOKENS")]
+    /// The model's window in tokens, such as 32000 or 32k [default: what its server lists]
+    #[arg(long, value_name = "TOKENS", value_parser = window_of)]
     context_window: Option<u64>,
     /// The environment variable that holds the model's key
     #[arg(long, value_name = "VARIABLE", conflicts_with = "key_file")]
@@ -69,12 +80,24 @@ pub(crate) struct InitArgs {
     /// A Discord server to serve, by its id
     #[arg(long = "discord-server", value_name = "ID")]
     discord_servers: Vec<String>,
+    /// The address of Discord's API, if it is not Discord's own
+    #[arg(long, value_name = "URL")]
+    discord_api_url: Option<String>,
     /// The file that holds the token of a bot on Telegram
     #[arg(long, value_name = "FILE")]
     telegram_token_file: Option<PathBuf>,
+    /// The address of the Bot API, if it is not Telegram's own
+    #[arg(long, value_name = "URL")]
+    telegram_api_url: Option<String>,
     /// You, as discord/ID or telegram/ID: may write privately and use every command
     #[arg(long = "owner", value_name = "PERSON")]
     owners: Vec<String>,
+    /// Set the service up and start it [default: asks, or none with --yes]
+    #[arg(long, value_name = "KIND")]
+    service: Option<ServiceArg>,
+    /// Contact no model server and no chat network
+    #[arg(long)]
+    offline: bool,
     /// Ask nothing
     #[arg(long, short)]
     yes: bool,
@@ -83,52 +106,40 @@ pub(crate) struct InitArgs {
     force: bool,
 }
 
-/// `--provider`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum ProviderArg {
-    /// Any server of chat completions: OpenAI, OpenRouter, Ollama, llama.cpp, vLLM
-    Openai,
-    /// Anthropic's messages
-    Anthropic,
-    /// The embedded model: no network, no key
-    Offline,
-}
-
-impl From<ProviderArg> for Provider {
-    fn from(provider: ProviderArg) -> Self {
-        match provider {
-            ProviderArg::Openai => Self::Openai,
-            ProviderArg::Anthropic => Self::Anthropic,
-            ProviderArg::Offline => Self::Offline,
-        }
-    }
-}
-
-pub(crate) fn init(global: Global, args: InitArgs) -> Result<(), Failure> {
-    let mut ask = Ask::new(args.yes);
-    let file = place(&global, &mut ask)?;
+pub(crate) async fn init(global: Global, args: InitArgs) -> Result<(), Failure> {
+    let mut ask = Ask::new(args.yes, args.offline);
+    let file = place(&global, &args, &mut ask)?;
     let replaced = check_place(&file, args.force)?;
-    let answers = Answers::gather(&args, &file, &mut ask)?;
+    service::check(args.service, &file)?;
+    let answers = Answers::gather(&args, &file, &mut ask).await?;
     let text = text::text(&answers);
     if !args.yes {
         out::note(&format!("\n{text}"));
-        if !ask.agrees(&format!("Write this to {}?", file.display()))? {
+        if !ask.agrees(&format!("Write this to {}?", file.display()), true)? {
             return Err(Failure::failed("nothing was written", "run it again to change your answers"));
         }
     }
     let written = write_all(&file, &text, &answers, replaced)?;
     let warnings = warnings(&file)?;
+    let service = service::wanted(args.service, &file, &mut ask)?;
+    let shown = |file: &PathBuf| file.display().to_string();
+    let record = json!({
+        "file": shown(&file), "old": written.old.as_ref().map(shown),
+        "secrets": written.secrets.iter().map(shown).collect::<Vec<_>>(), "warnings": warnings,
+        "service": service.name(),
+    });
+    if !global.json {
+        for warning in warnings {
+            out::note(&format!("warning: {warning}"));
+        }
+        out::text(&what_was_written(&file, &written))?;
+    }
+    let steps = service::install(service, &file, &answers)?;
     if global.json {
-        let shown = |file: &PathBuf| file.display().to_string();
-        return out::json(&json!({
-            "file": shown(&file), "old": written.old.as_ref().map(shown),
-            "secrets": written.secrets.iter().map(shown).collect::<Vec<_>>(), "warnings": warnings,
-        }));
+        return out::json(&record);
     }
-    for warning in warnings {
-        out::note(&format!("warning: {warning}"));
-    }
-    out::text(&last_words(&file, &written, &answers))
+    out::text(&steps)?;
+    out::text(&next_steps(&file, &answers, service))
 }
 
 /// Warnings about the written file, and about tokens that do not exist yet.
@@ -139,8 +150,9 @@ fn warnings(file: &Path) -> Result<Vec<String>, Failure> {
     Ok(tokens.chain(loaded.warnings.iter().cloned()).collect())
 }
 
-/// The file to write: a named one; for root with an installed unit, the service's; otherwise the user's.
-fn place(global: &Global, ask: &mut Ask) -> Result<PathBuf, Failure> {
+/// The file to write: a named one; the service's, if it is asked for or root has its unit; that of a container;
+/// otherwise the user's.
+fn place(global: &Global, args: &InitArgs, ask: &mut Ask) -> Result<PathBuf, Failure> {
     let env = ProcessEnvironment;
     let absolute = |path: PathBuf| match env.current_dir() {
         Some(dir) => dir.join(path).components().collect(),
@@ -152,9 +164,12 @@ fn place(global: &Global, ask: &mut Ask) -> Result<PathBuf, Failure> {
     if let Some(file) = env.var("CAIRN_CONFIG") {
         return Ok(absolute(file.into()));
     }
-    let is_service =
-        rustix::process::geteuid().is_root() && UNITS.iter().any(|unit| Path::new(unit).exists());
-    let usual = if is_service { Some(PathBuf::from(SERVICE_CONFIG)) } else { users_file(&env) };
+    let is_service = args.service == Some(ServiceArg::System)
+        || rustix::process::geteuid().is_root() && UNITS.iter().any(|unit| Path::new(unit).exists());
+    let usual = match is_service {
+        true => Some(PathBuf::from(SERVICE_CONFIG)),
+        false => in_container().or_else(|| users_file(&env)),
+    };
     let usual = usual.ok_or_else(|| {
         Failure::usage(
             "there is no folder for the configuration: $HOME is not set",
@@ -163,6 +178,11 @@ fn place(global: &Global, ask: &mut Ask) -> Result<PathBuf, Failure> {
     })?;
     let named = ask.line("Where shall the configuration be written?", &usual.display().to_string())?;
     Ok(absolute(named.into()))
+}
+
+/// The file in the folder that a container names; it is a volume there.
+fn in_container() -> Option<PathBuf> {
+    ProcessEnvironment.first_dir("CONFIGURATION_DIRECTORY").map(|dir| dir.join("config.toml"))
 }
 
 fn users_file(env: &ProcessEnvironment) -> Option<PathBuf> {
@@ -299,32 +319,52 @@ fn cannot_write(file: &Path, error: &std::io::Error) -> Failure {
     )
 }
 
-/// The final output: the written files, and the next steps.
-fn last_words(file: &Path, written: &Written, answers: &Answers) -> String {
+/// The written files.
+fn what_was_written(file: &Path, written: &Written) -> String {
     let old = written.old.as_ref().map(|old| format!("; the old one is {}", old.display()));
     let mut out = format!("wrote {}{}\n", file.display(), old.unwrap_or_default());
     for secret in &written.secrets {
         out.push_str(&format!("wrote {}, which only you may read\n", secret.display()));
     }
+    out
+}
+
+/// What to do next. `service`: the one that was set up.
+fn next_steps(file: &Path, answers: &Answers, service: ServiceArg) -> String {
     let is_found = config_file(None, &ProcessEnvironment).as_deref() == Some(file);
     let flag = if is_found { String::new() } else { format!(" --config {}", file.display()) };
-    out.push_str("\nNext:\n");
+    let mut out = "\nNext:\n".to_owned();
     out.push_str(&format!("  cairn doctor{flag}    checks everything, including the model and the bots\n"));
-    if file == Path::new(SERVICE_CONFIG) {
-        let files = answers.secret_files(file);
-        if !files.is_empty() {
-            out.push_str(
-                "  systemctl edit cairn    passes the secrets to the service; add:\n    [Service]\n",
-            );
-            for secret in files {
-                let name = secret.file_name().unwrap_or_default().to_string_lossy();
-                out.push_str(&format!("    LoadCredential={name}:{}\n", secret.display()));
-            }
+    match service {
+        ServiceArg::System => {
+            out.push_str("  journalctl -u cairn -f    shows the log\n");
+            out.push_str("  usermod -aG cairn NAME    lets that user use the service's command line\n");
         }
-        out.push_str("  systemctl enable --now cairn    starts it, now and with the system\n");
-    } else {
-        out.push_str(&format!("  cairn chat{flag}      talks on the terminal\n"));
-        out.push_str(&format!("  cairn run{flag}       runs the daemon in the foreground\n"));
+        ServiceArg::User => {
+            out.push_str("  journalctl --user -u cairn -f    shows the log\n");
+            out.push_str("  loginctl enable-linger    keeps the service running when you are logged out\n");
+        }
+        ServiceArg::None if in_container().is_some() => {
+            out.push_str(
+                "  start the container with this volume; one that runs reads it by `cairn reload`\n",
+            );
+        }
+        ServiceArg::None if file == Path::new(SERVICE_CONFIG) => {
+            let files = answers.secret_files(file);
+            if !files.is_empty() {
+                out.push_str(
+                    "  systemctl edit cairn    passes the secrets to the service; add:\n    [Service]\n",
+                );
+                files
+                    .iter()
+                    .for_each(|secret| out.push_str(&format!("    {}\n", service::credential(secret))));
+            }
+            out.push_str("  systemctl enable --now cairn    starts it, now and with the system\n");
+        }
+        ServiceArg::None => {
+            out.push_str(&format!("  cairn chat{flag}      talks on the terminal\n"));
+            out.push_str(&format!("  cairn run{flag}       runs the daemon in the foreground\n"));
+        }
     }
     if answers.owners.is_empty() && !answers.bots.is_empty() {
         out.push_str(

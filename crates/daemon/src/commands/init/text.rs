@@ -84,6 +84,9 @@ fn bot_table(bot: &Bot, owners: &[String]) -> String {
     let network = bot.kind.name();
     let mut out = format!("\n[{network}]\n");
     out.push_str(&secret_line("token", token_file(bot.kind), &bot.token, ""));
+    if let Some(url) = &bot.api_url {
+        out.push_str(&format!("api_url = {}\n", quoted(url)));
+    }
     let users = owners.iter().filter_map(|owner| owner.strip_prefix(network)?.strip_prefix('/'));
     out.push_str("# Who may write privately without a code (others: `cairn pair`).\n");
     out.push_str(&key_or_comment("users", users.map(str::to_owned).collect()));

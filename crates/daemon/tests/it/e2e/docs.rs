@@ -13,7 +13,8 @@ use cairn_testkit::telegram::FakeTelegram;
 use crate::home;
 
 /// Programs beside `cairn` that the pages call. Scripts of this repository have tests of their own or are the gate itself.
-const OTHERS: [&str; 14] = [
+const OTHERS: [&str; 15] = [
+    ".ci/release",
     ".ci/run",
     "apt",
     "cargo build",
@@ -331,9 +332,10 @@ fn every_source_file_that_the_pages_name_is_there() {
 
 /// Runs a command of the README, with what stands for servers elsewhere in its place.
 fn follow(home: &Home, words: &[String], elsewhere: &str, input: &[u8]) -> Run {
-    let words: Vec<String> =
-        words.iter().map(|word| word.replace("http://127.0.0.1:11434/v1", elsewhere)).collect();
-    let args = at_once(arguments(&words).unwrap());
+    let mut args = at_once(arguments(words).unwrap());
+    if args.contains(&"ollama") {
+        args.extend(["--base-url", elsewhere]);
+    }
     // No daemon runs here, and the status says so by its code.
     home.cairn_with(&args, input).ended(i32::from(args == ["status"]))
 }

@@ -181,7 +181,10 @@ fn the_script_says_each_step_puts_everything_in_place_and_keeps_what_is_the_user
 fn the_script_refuses_what_it_cannot_do() {
     let install = Install::new();
     for (args, word) in [
-        (&["--binary", "/nonexistent"][..], "not a program"),
+        (&["--service", "user"][..], "without root"),
+        (&["--service", "bogus"], "user, system or none"),
+        (&["--prefix", "/a b"], "letters, digits"),
+        (&["--binary", "/nonexistent"], "not a program"),
         (&["--bogus"], "unknown option"),
         (&["--prefix", "relative"], "whole path"),
         (&["--binary"], "takes a file"),
@@ -194,6 +197,83 @@ fn the_script_refuses_what_it_cannot_do() {
     let help = install.done(&["--help"]);
     assert!(help.contains("--uninstall") && help.contains("DESTDIR"), "{help}");
     assert!(install.home.state().parent().unwrap().is_dir());
+}
+
+/// A release as `.ci/release` lays it out, of a script that becomes the binary.
+fn release(install: &Install) -> PathBuf {
+    let target = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
+    let name = format!("cairn-0.0.1-{target}");
+    let (folder, tree) = (install.home.path("release"), install.home.path("trees").join(&name));
+    std::fs::create_dir_all(tree.join("deploy")).unwrap();
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::copy(&install.binary, tree.join("cairn")).unwrap();
+    for file in ["install.sh", "cairn.service", "cairn-user.service", "cairn.sysusers"] {
+        std::fs::copy(deploy(file), tree.join("deploy").join(file)).unwrap();
+    }
+    for dir in ["prompts", "config"] {
+        let done = Command::new("cp").arg("-R").arg(deploy("..").join(dir)).arg(&tree).status().unwrap();
+        assert!(done.success());
+    }
+    let archive = format!("{name}.tar.gz");
+    let trees = install.home.path("trees");
+    let done =
+        Command::new("tar").arg("-czf").arg(folder.join(&archive)).arg("-C").arg(trees).arg(&name).status();
+    assert!(done.unwrap().success());
+    let sum = Command::new("sha256sum").arg(&archive).current_dir(&folder).output().unwrap().stdout;
+    std::fs::write(folder.join("SHA256SUMS"), sum).unwrap();
+    folder
+}
+
+#[test]
+fn a_release_is_installed_only_if_it_is_what_its_sums_say() {
+    let install = Install::new();
+    let folder = release(&install);
+    // As it is fetched: alone, from another folder.
+    let script = install.home.file("get.sh", std::fs::read_to_string(deploy("install.sh")).unwrap());
+    let run = |from: &Path| {
+        let mut command = Command::new("sh");
+        command.arg(&script).env("DESTDIR", &install.root).env("CAIRN_RELEASES", from).output().unwrap()
+    };
+    let output = Command::new("sh").arg(&script).env("DESTDIR", &install.root).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("CAIRN_RELEASES="), "{said}");
+
+    let sums = std::fs::read_to_string(folder.join("SHA256SUMS")).unwrap();
+    let wrong = if sums.starts_with('0') { sums.replacen('0', "1", 1) } else { format!("0{}", &sums[1..]) };
+    std::fs::write(folder.join("SHA256SUMS"), wrong).unwrap();
+    let output = run(&folder);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("nothing was installed"), "{said}");
+    assert!(!install.root.exists());
+
+    std::fs::write(folder.join("SHA256SUMS"), sums.replace("x86_64", "sparc").replace("aarch64", "sparc"))
+        .unwrap();
+    assert!(String::from_utf8_lossy(&run(&folder).stderr).contains("has no archive for"));
+
+    std::fs::write(folder.join("SHA256SUMS"), &sums).unwrap();
+    let output = run(&folder);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(install.mode("usr/local/bin/cairn"), 0o755);
+    assert!(
+        install.text("etc/systemd/system/cairn.service").contains("\nExecStart=/usr/local/bin/cairn run\n")
+    );
+    assert!(run(&folder).status.success(), "an upgrade");
+}
+
+#[test]
+fn a_release_is_not_begun_that_cannot_be_finished() {
+    let script = deploy("../.ci/release");
+    let run = |args: &[&str]| {
+        let output = Command::new(&script).args(args).output().unwrap();
+        assert!(!output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let version = env!("CARGO_PKG_VERSION");
+    assert!(run(&[]).contains("name the version"));
+    assert!(run(&["9.9.9"]).contains(&format!("the source is version {version}")));
+    assert!(run(&[version, "--only", "sparc"]).contains("x86_64 or aarch64"));
+    let there = std::env::temp_dir();
+    assert!(run(&[version, "--output", there.to_str().unwrap()]).contains("is there already"));
 }
 
 #[test]
@@ -266,7 +346,9 @@ fn an_image_is_made_without_a_daemon_and_runs_without_rights() {
         assert_eq!((&config["architecture"], &of["platform"]["architecture"]), (&arch.into(), &arch.into()));
         let settings = &config["config"];
         assert_eq!(settings["User"], "10001:10001");
-        assert!(settings["Volumes"]["/var/lib/cairn"].is_object(), "{settings}");
+        for volume in ["/etc/cairn", "/var/lib/cairn"] {
+            assert!(settings["Volumes"][volume].is_object(), "{settings}");
+        }
         assert_eq!(settings["Healthcheck"]["Test"], serde_json::json!(["CMD", "cairn", "status"]));
         let layer = blob(&manifest["layers"][0]);
         let list = Command::new("tar").args(["--numeric-owner", "-tvzf"]).arg(layer).output().unwrap();
@@ -277,6 +359,7 @@ fn an_image_is_made_without_a_daemon_and_runs_without_rights() {
             has("-rwxr-xr-x 0/0", " usr/bin/cairn") && has("drwx------ 10001/10001", " var/lib/cairn/"),
             "{list}"
         );
+        assert!(has("drwx------ 10001/10001", " etc/cairn/"), "`init` writes there: {list}");
         assert!(has("-rw-r--r-- 0/0", " usr/share/cairn/prompts/en/agent.md.j2"), "{list}");
     }
     // Where it is installed, what reads images reads this one.
@@ -326,6 +409,9 @@ fn the_file_for_compose_has_what_a_service_needs() {
         "read_only: true",
         "cap_drop: [ALL]",
         "deploy/Containerfile",
+        "config:/etc/cairn:ro",
+        "command: [init]",
+        "127.0.0.1:9464:9464",
     ] {
         assert!(text.contains(words), "{words}");
     }

@@ -222,6 +222,23 @@ async fn a_proxy_is_known_by_its_origin_and_gets_a_secure_cookie() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_port_that_a_container_publishes_is_one_more_name_without_tls() {
+    let site = Site::start("proxy = \"http://127.0.0.1:18080\"\n").await;
+    let link = site.link(&[]);
+    let code = link["code"].as_str().unwrap();
+    assert_eq!(link["url"], format!("http://127.0.0.1:18080/login#{code}"));
+    let ask = async |host: &str, origin: &str| {
+        let headers = [("origin", origin), ("sec-fetch-site", "same-origin")];
+        site.ask_as(host, "POST /login", &headers, &format!("code={code}")).await
+    };
+    ask("192.168.1.2:18080", "http://192.168.1.2:18080").await.is(421);
+    ask("127.0.0.1:18080", "https://evil.example").await.is(403);
+    let entered = ask("127.0.0.1:18080", "http://127.0.0.1:18080").await.is(303);
+    assert!(!entered.header("set-cookie").unwrap().contains("; Secure"), "a browser would not send it back");
+    assert!(site.daemon.stop().await.unwrap().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn without_the_page_there_is_none_and_the_command_says_how_to_have_it() {
     let (home, address) = (home(), free_address());
     let config = home.config(&format!("[admin]\nlisten = \"{address}\"\n"));
@@ -241,6 +258,9 @@ async fn without_the_page_there_is_none_and_the_command_says_how_to_have_it() {
 #[case("proxy = \"http://cairn.example.net\"", Some("is not the address of a site with TLS"))]
 #[case("proxy = \"https://cairn.example.net/page\"", Some("is not the address of a site with TLS"))]
 #[case("page = true\nlisten = \"0.0.0.0:9464\"\nproxy = \"https://cairn.example.net\"", None)]
+#[case("page = true\nlisten = \"0.0.0.0:9464\"\nproxy = \"http://127.0.0.1:8080\"", None)]
+#[case("proxy = \"http://192.168.1.2:9464\"", Some("is not the address of a site with TLS"))]
+#[case("proxy = \"http://127.0.0.1:0\"", Some("is not the address of a site with TLS"))]
 #[case("page = true\nlisten = \"[::1]:9464\"", None)]
 #[case("page = true", None)]
 #[case("listen = \"0.0.0.0:9464\"", None)]
