@@ -62,7 +62,7 @@ impl Show for StatusRecord {
         if (self.running && leads) || self.outbox != OutboxCounts::default() {
             facts.push(("outbox", words(outbox(self.outbox))));
         }
-        facts.extend(self.spend.map(|spend| ("spent today (UTC)", words(spend.described()))));
+        facts.extend(self.spend.as_ref().map(|spend| ("spent today (UTC)", words(spend.described()))));
         let (journal, views) = (bytes(store.journal_bytes), bytes(store.views_bytes));
         let files = counted(store.segments, "file", "files");
         facts.extend([
@@ -97,6 +97,14 @@ pub fn troubles(status: &StatusRecord) -> Vec<String> {
         troubles.push(format!(
             "Too many strangers wait for approval: {lost} lost the place to newer ones. `cairn pair list` shows who waits, \
              `cairn ban` stops a flood"
+        ));
+    }
+    if let Some(spend) =
+        status.spend.as_ref().filter(|spend| spend.per_day.is_some_and(|cap| spend.today >= cap))
+    {
+        let spent = spend.described();
+        troubles.push(format!(
+            "The cap of the day is reached ({spent}): models are asked again after midnight UTC"
         ));
     }
     let OutboxCounts { owed: _, dead, unknown } = status.outbox;
