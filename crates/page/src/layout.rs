@@ -24,13 +24,14 @@ pub(super) enum Section {
     Tools,
     Reminders,
     Outbox,
+    Store,
     Config,
     Events,
     /// None of them.
     Nowhere,
 }
 
-const MENU: [(Section, &str, &str); 12] = [
+const MENU: [(Section, &str, &str); 13] = [
     (Section::Status, "/", "Status"),
     (Section::Talk, "/talk", "Talk"),
     (Section::Channels, "/channels", "Channels"),
@@ -41,6 +42,7 @@ const MENU: [(Section, &str, &str); 12] = [
     (Section::Tools, "/tools", "Tools"),
     (Section::Reminders, "/reminders", "Reminders"),
     (Section::Outbox, "/outbox", "Outbox"),
+    (Section::Store, "/store", "Store"),
     (Section::Config, "/config", "Configuration"),
     (Section::Events, "/events", "Events"),
 ];

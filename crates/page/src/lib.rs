@@ -29,6 +29,7 @@ mod runs;
 mod search;
 mod spend;
 mod status;
+mod store;
 mod summary;
 mod talk;
 mod tools;
@@ -47,6 +48,7 @@ use axum::routing::{get, post};
 use cairn_server::api::page_access::Access;
 
 use cairn_server::api::Shared;
+use cairn_server::api::store_jobs::StoreJobs;
 use cairn_server::messages::LocalApi;
 
 /// The routes of the page, each guarded, beside those of the figures. `local`: the platform on which visitors talk.
@@ -102,6 +104,10 @@ fn registers(admin: &Shared) -> Router<Shared> {
         .route("/people/ban", post(people::ban))
         .route("/people/unban", post(people::unban))
         .route("/spend", get(spend::view))
+        .route("/store", get(store::view))
+        .route("/store/check", post(store::check))
+        .route("/store/backup", post(store::backup))
+        .route("/store/stop", post(store::stop))
         .route("/memories", get(memories::view))
         .route("/memories/chosen", get(memories::chosen))
         .route("/memories/forget", post(memories::forget))
@@ -120,4 +126,5 @@ fn registers(admin: &Shared) -> Router<Shared> {
         .route("/events", get(events::view))
         .route("/events/stream", get(events::stream))
         .layer(axum::Extension(events::Recent::of(admin)))
+        .layer(axum::Extension(Arc::<StoreJobs>::default()))
 }

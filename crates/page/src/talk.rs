@@ -77,7 +77,7 @@ pub(super) fn form(channel: &ChannelId, name: Option<&str>, visitor: Visitor) ->
                 h2 { "Say something" }
                 p {
                     label for="name" { "Your name" }
-                    input #name name="name" required maxlength="128" value=(name.unwrap_or(channel.chat())) autocomplete="nickname";
+                    input #name name="name" required maxlength="128" value=(name.unwrap_or_default()) autocomplete="nickname";
                 }
                 p {
                     label for="text" { "Message, or a command such as /help" }

@@ -7,6 +7,10 @@ const draft = document.getElementById("draft");
 const doing = document.getElementById("doing");
 const answer = document.getElementById("words");
 
+// The name that was used last in this browser.
+const name = document.getElementById("name");
+name.value ||= localStorage.getItem("name") ?? "";
+
 const tell = (what) => {
   draft.hidden = false;
   doing.textContent = what;
@@ -63,6 +67,7 @@ form.addEventListener("submit", async (submitted) => {
   const button = form.querySelector("button");
   button.disabled = true;
   write("");
+  localStorage.setItem("name", name.value);
   try {
     const body = new URLSearchParams(new FormData(form));
     const response = await fetch(form.action, { method: "POST", headers: { Accept: "text/event-stream" }, body });

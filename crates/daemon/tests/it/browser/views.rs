@@ -55,6 +55,7 @@ async fn views(scene: &Scene) -> Vec<(String, &'static str)> {
         ("/talk".to_owned(), "Your name"),
         (format!("{}?name=anna", of_channel("").replace("boat", "anna")), "Say something"),
         ("/people".to_owned(), "Nobody waits."),
+        ("/store".to_owned(), "Nothing was checked"),
         ("/spend".to_owned(), "Days are those of UTC"),
         ("/spend?by=person&then=model".to_owned(), "local/anna"),
         ("/memories".to_owned(), "carpenter by trade"),
