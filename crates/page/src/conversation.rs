@@ -37,6 +37,10 @@ const DIVIDERS: usize = 2;
 /// Seconds after which a page with the newest entries asks for newer ones.
 const EVERY_SECS: u32 = 5;
 
+/// Bytes, and lines, of a message beyond which it may scroll by itself.
+const LONG: usize = 600;
+const LONG_LINES: usize = 20;
+
 /// Characters of a tool's result; its turn has all of it.
 const RESULT: usize = 4_000;
 
@@ -206,7 +210,11 @@ impl Talk<'_> {
                 (talk::form(self.channel, query.name.as_deref(), self.visitor))
             });
         };
-        let records = self.records(admin, &shown).await?;
+        let chapter_from = chapters[shown.chapter].from;
+        let mut records = self.records(admin, &shown).await?;
+        if shown.newest && shown.from > chapter_from {
+            records.drain(..begun_before(&records));
+        }
         // Of long texts there are fewer on a page.
         let from = records.first().and_then(|record| record.seq).map_or(shown.from, |seq| seq.0);
         let to = records.last().and_then(|record| record.seq).map_or(shown.to, |seq| seq.0);
@@ -357,7 +365,9 @@ impl Talk<'_> {
                     }
                     @if let Some(why) = cut_words(record.finish) { " " span.trouble { (why) } }
                 }
-                @if !words.is_empty() { div.said dir="auto" { (plain(&words)) } }
+                // One that scrolls is reached by the keyboard.
+                @let long = words.len() > LONG || words.lines().count() > LONG_LINES;
+                @if !words.is_empty() { div.said dir="auto" tabindex=[long.then_some("0")] { (plain(&words)) } }
                 @if let Some(end) = &record.end { (self.end(record, end)) }
             }
         }
@@ -418,6 +428,14 @@ impl Talk<'_> {
             }
         }
     }
+}
+
+/// Entries at the beginning of a page that are of a turn which began before it: the page before has the turn whole, unless the turn
+/// fills this page alone.
+fn begun_before(records: &[EntryRecord]) -> usize {
+    let Some(first) = records.first().filter(|first| first.role != Role::User) else { return 0 };
+    let of_it = records.iter().take_while(|record| record.turn == first.turn).count();
+    if of_it < records.len() { of_it } else { 0 }
 }
 
 /// What stands by itself in a transcript.

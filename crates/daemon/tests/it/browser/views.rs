@@ -51,7 +51,7 @@ async fn views(scene: &Scene) -> Vec<(String, &'static str)> {
         (of_channel(&format!("/turns/{turn}")), "Recalled memories"),
         (of_channel(&format!("/turns/{turn}/prompt")), "SRV-"),
         (of_channel(&format!("/turns/{turn}/diff")), CHANNEL),
-        ("/search?q=impeller+crane&user=anna".to_owned(), "IMP-"),
+        ("/search?q=impeller+crane&user=ben".to_owned(), "IMP-"),
         ("/talk".to_owned(), "Your name"),
         (format!("{}?name=anna", of_channel("").replace("boat", "anna")), "Say something"),
         ("/people".to_owned(), "Nobody waits."),
