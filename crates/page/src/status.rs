@@ -61,3 +61,37 @@ fn needs(status: &StatusRecord, approvals: u64, servers: &[ServerRecord]) -> Vec
     }
     needs
 }
+
+#[cfg(test)]
+mod tests {
+    use cairn_api::records::{Identity, PairingCounts, StoreStatus};
+    use cairn_types::ports::OutboxCounts;
+
+    use super::*;
+
+    #[test]
+    fn what_waits_for_somebody_leads_to_where_it_is_decided() {
+        let identity = Identity {
+            state_dir: "/s".into(),
+            config_file: None,
+            socket: None,
+            started_at: "2026-11-23T08:00:00Z".parse().unwrap(),
+        };
+        let stopped = StatusRecord::of_stopped(&identity, Vec::new(), StoreStatus::unknown(None));
+        assert!(needs(&stopped, 0, &[]).is_empty());
+        let status = StatusRecord {
+            pairings: PairingCounts { waiting: 2, displaced: 0 },
+            outbox: OutboxCounts { owed: 3, dead: 1, unknown: 0 },
+            ..stopped
+        };
+        let needs: Vec<String> = needs(&status, 1, &[]).into_iter().map(Markup::into_string).collect();
+        assert_eq!(
+            needs,
+            [
+                "1 tool call waits for <a href=\"/tools\">approval</a>",
+                "2 people and groups ask to be <a href=\"/people\">let in</a>",
+                "1 message waits in the <a href=\"/outbox\">outbox</a> for a decision",
+            ]
+        );
+    }
+}

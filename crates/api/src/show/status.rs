@@ -249,7 +249,7 @@ fn caught_up(done: &CaughtUp) -> Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::records::{Identity, PairingCounts, StoreStatus};
+    use crate::records::{Identity, PairingCounts, SpendStatus, StoreStatus};
 
     fn stopped(store: StoreStatus) -> StatusRecord {
         let identity = Identity {
@@ -295,6 +295,16 @@ mod tests {
         let (counts, told) = of(2, 1, 3);
         assert_eq!(counts, "2 unknown, 1 dead, 3 owed");
         assert!(told.starts_with("3 messages were not delivered: `cairn outbox list`"), "{told}");
+    }
+
+    #[test]
+    fn a_cap_that_is_reached_is_told() {
+        let of = |today| {
+            let spend = SpendStatus { today, per_day: Some(5.0), currency: Some("EUR".to_owned()) };
+            troubles(&StatusRecord { spend: Some(spend), ..stopped(StoreStatus::unknown(None)) }).concat()
+        };
+        assert_eq!(of(4.99), "");
+        assert!(of(5.0).starts_with("The cap of the day is reached (5.00 of 5.00 EUR)"), "{}", of(5.0));
     }
 
     #[test]
