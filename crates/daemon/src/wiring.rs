@@ -223,7 +223,7 @@ impl Daemon {
             adapters: Arc::clone(&adapters),
             reloader: reloader.clone(),
             restart_handle: control.map(|control| control.restart_handle.clone()),
-            page: control.and_then(|_| Access::of(&loaded.config.admin, Arc::clone(&clock))),
+            page: control.and_then(|_| Access::of(&loaded.config.admin, &state.path, Arc::clone(&clock))),
             identity: identity.clone(),
             ..reading_admin(&store, &loaded, state, &agents, people, &clock)
         };
@@ -360,18 +360,19 @@ fn ports(runtime: &Runtime, live: &Live, admin: &Admin) -> AdapterPorts {
 
 /// The routes of the socket and those of the admin address.
 fn routes(ports: &AdapterPorts, admin: Admin) -> (Router, Router) {
-    let of_messages = messages::router(LocalApi {
+    let local = LocalApi {
         intake: Arc::clone(&ports.intake),
         chat_commands: Arc::clone(&ports.chat_commands),
         clock: Arc::clone(&admin.clock),
         default_agent: admin.agent_registry.default_agent().clone(),
         max_text_bytes: admin.max_text_bytes,
         mint: Arc::new(Mint::default()),
-    });
+    };
+    let of_messages = messages::router(local.clone());
     let admin = Arc::new(admin);
     let (inside, figures) = api::routers(&admin);
     let at_address = match &admin.page {
-        Some(access) => cairn_page::router(Arc::clone(&admin), access, figures),
+        Some(access) => cairn_page::router(Arc::clone(&admin), local, access, figures),
         None => api::with_fallbacks(figures),
     };
     (api::with_fallbacks(of_messages.merge(inside)), at_address)

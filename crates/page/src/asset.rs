@@ -18,6 +18,7 @@ pub(super) enum File {
     Chart,
     ChartStyle,
     Events,
+    Talk,
     Icon,
 }
 
@@ -29,7 +30,7 @@ pub(super) struct Served {
     pub(super) text: &'static str,
 }
 
-static FILES: LazyLock<[Served; 7]> = LazyLock::new(|| {
+static FILES: LazyLock<[Served; 8]> = LazyLock::new(|| {
     let files = [
         (
             File::Style,
@@ -41,6 +42,7 @@ static FILES: LazyLock<[Served; 7]> = LazyLock::new(|| {
         (File::Htmx, "htmx.js", JS, include_str!("files/htmx.min.js")),
         (File::Chart, "uplot.js", JS, include_str!("files/uplot.min.js")),
         (File::Events, "events.js", JS, include_str!("files/events.js")),
+        (File::Talk, "talk.js", JS, include_str!("files/talk.js")),
         (File::ChartStyle, "uplot.css", CSS, include_str!("files/uplot.min.css")),
         (File::Icon, "icon.svg", SVG, include_str!("files/icon.svg")),
     ];

@@ -2,7 +2,7 @@
 //! told about the answer.
 
 use crate::links::LOGOUT;
-use crate::visitor::{Visitor, token};
+use crate::visitor::{Visitor, visitor};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -128,20 +128,24 @@ pub(super) async fn visitors(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let Some(scope) = token(&access, request.headers()).and_then(|token| access.scope(token)) else {
+    let Some(visitor) = visitor(&access, request.headers()) else {
         // A change leads nowhere that could be looked at.
         return login::asked(Some(request.uri()).filter(|_| is_reading(request.method())));
     };
     let leaves = request.uri().path() == LOGOUT;
-    if scope == Scope::Read && !is_reading(request.method()) && !leaves {
+    if visitor.scope == Scope::Read && !is_reading(request.method()) && !leaves {
         return PageError::from(ApiError::new(
             StatusCode::FORBIDDEN,
             "read_only",
             "this browser may read only",
             "`cairn ui` without --read-only prints a link that may change things",
         ))
-        .into_response();
+        .within(visitor);
     }
-    request.extensions_mut().insert(Visitor { scope });
-    next.run(request).await
+    request.extensions_mut().insert(visitor);
+    let response = next.run(request).await;
+    match response.extensions().get::<PageError>() {
+        Some(error) => error.within(visitor),
+        None => response,
+    }
 }

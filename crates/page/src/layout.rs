@@ -15,22 +15,34 @@ const HTMX: &str = r#"{"includeIndicatorStyles":false,"allowEval":false,"allowSc
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Section {
     Status,
+    Talk,
     Channels,
+    Search,
     Memories,
+    People,
+    Spend,
     Tools,
     Reminders,
     Outbox,
+    Store,
     Config,
     Events,
+    /// None of them.
+    Nowhere,
 }
 
-const MENU: [(Section, &str, &str); 8] = [
+const MENU: [(Section, &str, &str); 13] = [
     (Section::Status, "/", "Status"),
+    (Section::Talk, "/talk", "Talk"),
     (Section::Channels, "/channels", "Channels"),
+    (Section::Search, "/search", "Search"),
     (Section::Memories, "/memories", "Memories"),
+    (Section::People, "/people", "People"),
+    (Section::Spend, "/spend", "Spend"),
     (Section::Tools, "/tools", "Tools"),
     (Section::Reminders, "/reminders", "Reminders"),
     (Section::Outbox, "/outbox", "Outbox"),
+    (Section::Store, "/store", "Store"),
     (Section::Config, "/config", "Configuration"),
     (Section::Events, "/events", "Events"),
 ];
@@ -40,7 +52,7 @@ pub(super) struct Frame<'a> {
     pub(super) title: &'a str,
     pub(super) section: Section,
     pub(super) visitor: Visitor,
-    /// The command that shows the same, as [`command`] writes it.
+    /// The command that shows the same, as [`crate::pieces::command`] writes it; empty where there is none.
     pub(super) command: String,
 }
 
@@ -62,7 +74,10 @@ pub(super) fn layout(frame: &Frame<'_>, view: &Markup) -> Markup {
     let body = html! {
         h1 { (one_line(frame.title)) }
         (view)
-        p.command { span { "The same in a terminal" } code { (frame.command) } }
+        p.command {
+            @if !frame.command.is_empty() { span { "The same in a terminal" } code { (frame.command) } " " }
+            span #zone { "Time zone: UTC" }
+        }
     };
     document(frame.title, &menu, &body)
 }

@@ -4,10 +4,10 @@
 //! the admin API for its records and puts them into `layout::layout`.
 
 mod asset;
-mod channel;
 mod channels;
 mod chart;
 mod config;
+mod conversation;
 mod error;
 mod events;
 mod files;
@@ -19,35 +19,48 @@ mod marks;
 mod memories;
 mod outbox;
 mod paint;
+mod people;
 mod pieces;
 mod prompt;
 mod reminders;
 mod ribbon;
 mod run;
 mod runs;
+mod search;
+mod spend;
 mod status;
+mod store;
 mod summary;
+mod talk;
 mod tools;
 mod turn;
 mod visitor;
+mod window;
 mod window_bar;
 
 use std::sync::Arc;
 
 use axum::Router;
+use axum::http::HeaderMap;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 
 use cairn_server::api::page_access::Access;
 
 use cairn_server::api::Shared;
+use cairn_server::api::store_jobs::StoreJobs;
+use cairn_server::messages::LocalApi;
 
-/// The routes of the page, each guarded, beside those of the figures.
-pub fn router(admin: Shared, access: &Arc<Access>, figures: Router) -> Router {
+/// The routes of the page, each guarded, beside those of the figures. `local`: the platform on which visitors talk.
+pub fn router(admin: Shared, local: LocalApi, access: &Arc<Access>, figures: Router) -> Router {
     let views = Router::new()
         .route("/", get(status::view))
         .route("/channels", get(channels::view))
-        .route("/channels/{channel}", get(channel::view))
+        .route("/channels/{channel}", get(conversation::view))
+        .route("/channels/{channel}/window", get(window::view))
+        .route("/channels/{channel}/messages", post(talk::say))
+        .route(talk::HERE, get(talk::view))
+        .layer(axum::Extension(local))
         .route("/channels/{channel}/turns/{turn}", get(turn::view))
         .route("/channels/{channel}/turns/{turn}/prompt", get(prompt::view))
         .route("/channels/{channel}/turns/{turn}/body", get(prompt::body))
@@ -60,13 +73,15 @@ pub fn router(admin: Shared, access: &Arc<Access>, figures: Router) -> Router {
         .route(links::LOGIN, get(login::form).post(login::enter))
         .with_state(Arc::clone(access))
         .route("/files/{name}", get(files::file));
+    let for_all = Arc::clone(access);
+    let elsewhere = move |headers: HeaderMap| async move { error::no_such_view(&for_all, &headers) };
     views
         .merge(inside)
         .method_not_allowed_fallback(error::not_so)
         .route_layer(from_fn_with_state(Arc::clone(access), guard::visitors))
         .merge(outside)
         .merge(figures.layer(from_fn_with_state(Arc::clone(access), guard::figures)))
-        .fallback(error::no_such_view)
+        .fallback(elsewhere)
         .layer(from_fn_with_state(Arc::clone(access), guard::changes))
 }
 
@@ -82,6 +97,17 @@ fn registers(admin: &Shared) -> Router<Shared> {
         .route("/channels/{channel}/runs/{run}", get(run::view))
         .route("/channels/{channel}/runs/{run}/prompt", get(prompt::of_run))
         .route("/channels/{channel}/runs/{run}/body", get(prompt::body_of_run))
+        .route("/search", get(search::view))
+        .route("/people", get(people::view))
+        .route("/people/approve", post(people::approve))
+        .route("/people/revoke", post(people::revoke))
+        .route("/people/ban", post(people::ban))
+        .route("/people/unban", post(people::unban))
+        .route("/spend", get(spend::view))
+        .route("/store", get(store::view))
+        .route("/store/check", post(store::check))
+        .route("/store/backup", post(store::backup))
+        .route("/store/stop", post(store::stop))
         .route("/memories", get(memories::view))
         .route("/memories/chosen", get(memories::chosen))
         .route("/memories/forget", post(memories::forget))
@@ -89,7 +115,7 @@ fn registers(admin: &Shared) -> Router<Shared> {
         .route("/memories/{id}", get(memories::one).post(memories::edit))
         .route("/tools", get(tools::view))
         .route("/approvals/{id}", post(tools::answer))
-        .route("/reminders", get(reminders::view))
+        .route("/reminders", get(reminders::view).post(reminders::add))
         .route("/reminders/{channel}/{id}/cancel", post(reminders::cancel))
         .route("/outbox", get(outbox::view))
         .route("/outbox/{id}/retry", post(outbox::retry))
@@ -100,4 +126,5 @@ fn registers(admin: &Shared) -> Router<Shared> {
         .route("/events", get(events::view))
         .route("/events/stream", get(events::stream))
         .layer(axum::Extension(events::Recent::of(admin)))
+        .layer(axum::Extension(Arc::<StoreJobs>::default()))
 }

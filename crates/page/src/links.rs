@@ -34,6 +34,11 @@ pub(super) fn summary_path(channel: &ChannelId, id: &str) -> String {
     path(&["channels", &channel.to_string(), "summaries", id])
 }
 
+/// Where a channel's window is measured.
+pub(super) fn window_path(channel: &ChannelId) -> String {
+    format!("{}/window", channel_path(channel))
+}
+
 /// Where a channel's runs are.
 pub(super) fn runs_path(channel: &ChannelId) -> String {
     format!("{}/runs", channel_path(channel))
@@ -56,9 +61,9 @@ pub(super) fn memory_path(id: &MemoryId) -> String {
     path(&["memories", id.as_str()])
 }
 
-/// The turns of a channel around an entry.
-pub(super) fn turns_path(channel: &ChannelId, seq: Seq) -> String {
-    format!("{}?at={seq}#turns", channel_path(channel))
+/// An entry in its conversation.
+pub(super) fn entry_path(channel: &ChannelId, seq: Seq) -> String {
+    format!("{}?at={seq}#e{seq}", channel_path(channel))
 }
 
 pub(super) const TRY: &str = "/config/try";
@@ -82,6 +87,27 @@ pub(super) fn turn_link(channel: &ChannelId, turn: &TurnId) -> Markup {
 
 pub(super) fn summary_link(channel: &ChannelId, summary: &SummaryId) -> Markup {
     html! { a href=(summary_path(channel, summary.as_str())) { (text(summary)) } }
+}
+
+/// The views of a channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tab {
+    Conversation,
+    Window,
+    Runs,
+}
+
+pub(super) fn tabs(channel: &ChannelId, here: Tab) -> Markup {
+    let tabs = [
+        (Tab::Conversation, "Conversation", channel_path(channel)),
+        (Tab::Window, "Window", window_path(channel)),
+        (Tab::Runs, "Runs", runs_path(channel)),
+    ];
+    html! {
+        nav.tabs aria-label="Channel" {
+            @for (tab, name, path) in &tabs { a href=(path) aria-current=[(*tab == here).then_some("page")] { (name) } }
+        }
+    }
 }
 
 /// Leads back to a view after a change, so that loading it again does not repeat the change.

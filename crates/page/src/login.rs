@@ -66,7 +66,10 @@ pub(super) async fn enter(
 ) -> Result<Response, PageError> {
     // The whole link may have been pasted.
     let code = given.code.rsplit('#').next().unwrap_or_default().trim();
-    let Some((token, scope)) = access.enter(code).map_err(ApiError::from)? else {
+    let (keeper, given_code) = (Arc::clone(&access), code.to_owned());
+    let entered = tokio::task::spawn_blocking(move || keeper.enter(&given_code));
+    let entered = entered.await.map_err(|error| ApiError::internal(&error))?;
+    let Some((token, scope)) = entered.map_err(ApiError::from)? else {
         tracing::warn!("a login to the page was refused: the code is unknown, used or too old");
         let trouble =
             "This link is used, too old, or of a daemon that has restarted since. `cairn ui` prints another.";
@@ -85,7 +88,7 @@ pub(super) async fn enter(
 }
 
 /// A path of the page itself, whatever a form says.
-fn local(next: &str) -> &str {
+pub(super) fn local(next: &str) -> &str {
     let is_path = next.starts_with('/')
         && !next.starts_with("//")
         && next.bytes().all(|b| b.is_ascii_graphic() && b != b'\\');
@@ -94,8 +97,11 @@ fn local(next: &str) -> &str {
 
 /// `POST /logout`.
 pub(super) async fn leave(State(access): State<Arc<Access>>, headers: HeaderMap) -> Response {
-    if let Some(token) = token(&access, &headers) {
-        access.leave(token);
+    if let Some(token) = token(&access, &headers).map(str::to_owned) {
+        let keeper = Arc::clone(&access);
+        if let Err(error) = tokio::task::spawn_blocking(move || keeper.leave(&token)).await {
+            tracing::error!(%error, "logging out of the page panicked");
+        }
     }
     let gone = format!("{}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0", access.cookie());
     (StatusCode::SEE_OTHER, [(SET_COOKIE, gone), (LOCATION, LOGIN.to_owned())]).into_response()

@@ -13,6 +13,25 @@ pub(super) fn marked(text: &str, words: &[&str]) -> Markup {
     }
 }
 
+/// A text with parts of it marked, by the bytes at which they start and end, in order. What does not fit the text is left out.
+pub(super) fn at_places(text: &str, places: &[(usize, usize)]) -> Markup {
+    let (mut parts, mut at) = (Vec::new(), 0);
+    for (from, to) in places {
+        if *from < at || to <= from {
+            continue;
+        }
+        let (Some(before), Some(found)) = (text.get(at..*from), text.get(*from..*to)) else { continue };
+        parts.extend([(before, false), (found, true)]);
+        at = *to;
+    }
+    parts.push((&text[at..], false));
+    html! {
+        @for (part, is_marked) in parts {
+            @if is_marked { mark { (plain(part)) } } @else { (plain(part)) }
+        }
+    }
+}
+
 fn parts<'t>(text: &'t str, words: &[&str]) -> Vec<(&'t str, bool)> {
     let there: Vec<&str> =
         words.iter().copied().filter(|word| !word.is_empty() && text.contains(word)).collect();

@@ -4,7 +4,7 @@ use cairn_api::show::{Block, Cell, Column, Span, Target};
 use cairn_api::text::{cut, one_line, plain};
 use maud::{Markup, html};
 
-use crate::links::{channel_path, memory_path, prompt_path, run_path, summary_path, turn_path, turns_path};
+use crate::links::{channel_path, entry_path, memory_path, prompt_path, run_path, summary_path, turn_path};
 use crate::pieces::{facts, said, table, time};
 
 /// Columns of a text in a table; its own view has all of it.
@@ -84,7 +84,7 @@ fn href(to: &Target) -> String {
     match to {
         Target::Channel(channel) => channel_path(channel),
         Target::Turn(channel, turn) => turn_path(channel, turn),
-        Target::Entry(channel, seq) => turns_path(channel, *seq),
+        Target::Entry(channel, seq) => entry_path(channel, *seq),
         Target::Summary(channel, summary) => summary_path(channel, summary.as_str()),
         Target::Run(channel, run) => run_path(channel, run),
         Target::Prompt(channel, of, call) => prompt_path(channel, of, *call),

@@ -6,6 +6,7 @@ use std::fmt::Display;
 
 use axum::http::HeaderMap;
 use cairn_api::text::{minute, one_line, plain};
+use cairn_server::api::Admin;
 use jiff::Timestamp;
 use maud::{Markup, html};
 use serde_json::Value;
@@ -58,6 +59,17 @@ pub(super) fn table(caption: &str, columns: &[(&str, &str)], rows: &[Vec<Markup>
 /// Names and what they are.
 pub(super) fn facts(facts: &[(&str, Markup)]) -> Markup {
     html! { dl.facts { @for (name, fact) in facts { div { dt { (name) } dd { (fact) } } } } }
+}
+
+/// Money, in the currency that the configuration names.
+pub(super) fn amount(amount: f64, currency: &str) -> String {
+    let currency = if currency.is_empty() { String::new() } else { format!(" {}", one_line(currency)) };
+    format!("{}{currency}", cairn_core::spend::money(amount))
+}
+
+/// The currency of the models' prices; empty where the configuration does not say.
+pub(super) fn currency(admin: &Admin) -> String {
+    admin.agent_registry.loaded().config.limits.currency.clone()
 }
 
 pub(super) fn text(text: impl Display) -> Markup {

@@ -75,7 +75,7 @@ fn shown(visitor: Visitor, made: &PromptRecord) -> Markup {
             a href={ (at) "/body?call=" (made.call) } { "The exact bytes" }
             @if what == "turn" { " · " a href={ (at) "/diff?call=" (made.call) } { "What differs from the request before" } }
         }
-        @for (idx, region) in made.regions.iter().enumerate() { (drawn(&made.channel, idx, region)) }
+        (regions(&made.channel, &made.regions))
     };
     let title = format!("Prompt of call {} in {what} {}", made.call, made.of);
     layout(&Frame { title: &title, section: Section::Channels, visitor, command }, &body)
@@ -179,6 +179,48 @@ fn head(channel: &ChannelId, kind: &str, id: Option<&str>) -> Markup {
             (_, Some(id)) => { " " (one_line(id)) },
             (_, None) => {},
         }
+    }
+}
+
+/// The parts of a request, each folded, with links that open them.
+fn regions(channel: &ChannelId, regions: &[RegionRecord]) -> Markup {
+    let mut idx = 0;
+    let parts: Vec<(usize, &[RegionRecord])> = regions
+        .chunk_by(|a, b| part_name(&a.kind) == part_name(&b.kind))
+        .map(|part| {
+            idx += part.len();
+            (idx - part.len(), part)
+        })
+        .collect();
+    let size = |part: &[RegionRecord]| {
+        let bytes = part.iter().map(|region| region.text.len() as u64).sum();
+        format!("{}, {}", counted(part.len() as u64, "region", "regions"), counted(bytes, "byte", "bytes"))
+    };
+    html! {
+        nav.jump aria-label="Parts of the request" {
+            ul { @for (at, part) in &parts { li { a href={ "#part" (at) } { (part_name(&part[0].kind)) } " " span.note { (size(part)) } } } }
+        }
+        @for (at, part) in &parts {
+            @if let [region] = part {
+                div id={ "part" (at) } { (drawn(channel, *at, region)) }
+            } @else {
+                details.part {
+                    summary { b { (part_name(&part[0].kind)) } " · " (size(part)) }
+                    div id={ "part" (at) } { @for (n, region) in part.iter().enumerate() { (drawn(channel, at + n, region)) } }
+                }
+            }
+        }
+    }
+}
+
+/// What regions of that kind are together.
+fn part_name(kind: &str) -> String {
+    match kind {
+        "system" | "guide" => "Instructions".to_owned(),
+        "tools" => "Tools".to_owned(),
+        "summary" | "marker" => "Summaries".to_owned(),
+        "user" | "assistant" | "tool" => "Messages".to_owned(),
+        kind => one_line(kind),
     }
 }
 

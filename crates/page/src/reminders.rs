@@ -1,16 +1,18 @@
-//! Reminders: what fires when, and where. They are cancelled here.
+//! Reminders: what fires when, and where. They are set and cancelled here.
 
+use axum::Form;
 use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
+use serde::Deserialize;
 
 use crate::error::PageError;
 use crate::layout::{Frame, Section, layout};
 use crate::links::{channel_link, path, seen_again};
 use crate::pieces::{command, said, text, time};
 use crate::visitor::Visitor;
-use cairn_api::records::ReminderRecord;
-use cairn_server::api::{Channel, Params, ReminderParams, Shared, reminders};
+use cairn_api::records::{ReminderRecord, ReminderRequest};
+use cairn_server::api::{Body, Channel, Params, ReminderParams, Shared, reminders};
 
 const HERE: &str = "/reminders";
 
@@ -21,6 +23,7 @@ pub(super) async fn view(State(admin): State<Shared>, visitor: Visitor) -> Resul
         p.note { "Each fires in its channel, as a turn of the agent. Schedules are set in the configuration." }
         @if items.is_empty() { p { "No reminder is set." } }
         @for item in &items { (reminder(item, visitor)) }
+        @if visitor.may_operate() { (add_form()) }
     };
     let command = command(&["reminder", "list"]);
     Ok(layout(&Frame { title: "Reminders", section: Section::Reminders, visitor, command }, &body))
@@ -45,6 +48,33 @@ fn reminder(ReminderRecord { channel, reminder }: &ReminderRecord, visitor: Visi
             }
         }
     }
+}
+
+fn add_form() -> Markup {
+    html! {
+        h2 { "Set a reminder" }
+        form.filter method="post" action=(HERE) {
+            p { label for="channel" { "Channel" } input #channel name="channel" required; }
+            p { label for="words" { "When, and what" } input #words name="words" required placeholder="tomorrow 9:00 water the plants"; }
+            p { button { "Set" } }
+        }
+    }
+}
+
+#[derive(Deserialize)]
+pub(super) struct AddForm {
+    channel: String,
+    words: String,
+}
+
+/// `POST /reminders`.
+pub(super) async fn add(
+    State(admin): State<Shared>,
+    Form(AddForm { channel, words }): Form<AddForm>,
+) -> Result<Response, PageError> {
+    let channel = Channel(admin.resolve(channel.trim())?, ());
+    let _set = reminders::add(State(admin), channel, Body(ReminderRequest { words })).await?;
+    Ok(seen_again(HERE))
 }
 
 /// `POST /reminders/{channel}/{id}/cancel`.

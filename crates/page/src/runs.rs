@@ -6,7 +6,6 @@ use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use cairn_core::conversation::Conversation;
 use cairn_core::limits::Price;
-use cairn_core::spend::money;
 use cairn_types::event::{Run, RunEnd, RunOutcome, Trigger};
 use cairn_types::ids::{ChannelId, RunId, SummaryId};
 use cairn_types::model::Usage;
@@ -15,8 +14,8 @@ use maud::{Markup, html};
 
 use crate::error::PageError;
 use crate::layout::{Frame, Section, layout};
-use crate::links::{channel_link, run_path, summary_link, try_path};
-use crate::pieces::{command, facts, is_poll, live, table, text, time};
+use crate::links::{Tab, run_path, summary_link, tabs, try_path};
+use crate::pieces::{amount, command, currency, facts, is_poll, live, table, text, time};
 use crate::visitor::Visitor;
 use cairn_api::text::{counted, grouped, percent, seconds};
 use cairn_server::api::Shared;
@@ -41,6 +40,9 @@ struct Ended {
     spent: BTreeMap<String, Usage>,
 }
 
+/// The prices of models, and their currency.
+type Prices<'p> = (&'p BTreeMap<String, Price>, &'p str);
+
 /// `GET /channels/{C}/runs`.
 pub(super) async fn view(
     State(admin): State<Shared>,
@@ -50,16 +52,18 @@ pub(super) async fn view(
 ) -> Result<Markup, PageError> {
     let channel = admin.resolve(&name)?;
     let (conversation, _awake) = admin.conversation(&channel).await?;
-    let prices = admin.agent_registry.loaded().config.prices();
-    let now = live("run", &under_way(&conversation, &prices));
+    let (prices, currency) = (admin.agent_registry.loaded().config.prices(), currency(&admin));
+    let prices = (&prices, currency.as_str());
+    let now = live("run", &under_way(&conversation, prices));
     if is_poll(&headers, "run") {
         return Ok(now);
     }
     let ended = ended(&conversation, admin.store.summaries(channel.clone()).await?);
     let (n_runs, shown) = (ended.len(), ended.len().min(LINES));
-    let rows: Vec<_> = ended[..shown].iter().map(|run| row(&channel, run, &prices)).collect();
+    let rows: Vec<_> = ended[..shown].iter().map(|run| row(&channel, run, prices)).collect();
     let body = html! {
-        p { "In " (channel_link(&channel)) ". A run summarises the oldest part of the window beside the conversation; a merge makes \
+        (tabs(&channel, Tab::Runs))
+        p { "A run summarises the oldest part of the window beside the conversation; a merge makes \
             one summary of several. " a href=(try_path(&channel)) { "Try other thresholds" } "." }
         (now)
         @if rows.is_empty() { p { "No run has ended yet." } }
@@ -136,7 +140,7 @@ const COLUMNS: [(&str, &str); 12] = [
     ("cost", "number"),
 ];
 
-fn row(channel: &ChannelId, run: &Ended, prices: &BTreeMap<String, Price>) -> Vec<Markup> {
+fn row(channel: &ChannelId, run: &Ended, prices: Prices<'_>) -> Vec<Markup> {
     let [before, after] = run.tokens;
     vec![
         html! { a href=(run_path(channel, &run.run)) { (text(&run.run)) } },
@@ -163,10 +167,10 @@ fn row(channel: &ChannelId, run: &Ended, prices: &BTreeMap<String, Price>) -> Ve
 }
 
 /// What it costs; none where a model has no price.
-fn cost(spent: &BTreeMap<String, Usage>, prices: &BTreeMap<String, Price>) -> Option<String> {
+fn cost(spent: &BTreeMap<String, Usage>, (prices, currency): Prices<'_>) -> Option<String> {
     let costs: Option<Vec<f64>> =
         spent.iter().map(|(model, usage)| Some(prices.get(model)?.of(*usage))).collect();
-    costs.filter(|costs| !costs.is_empty()).map(|costs| money(costs.iter().sum()))
+    costs.filter(|costs| !costs.is_empty()).map(|costs| amount(costs.iter().sum(), currency))
 }
 
 fn tokens(spent: &BTreeMap<String, Usage>) -> String {
@@ -176,7 +180,7 @@ fn tokens(spent: &BTreeMap<String, Usage>) -> String {
     }
 }
 
-fn under_way(conversation: &Conversation, prices: &BTreeMap<String, Price>) -> Markup {
+fn under_way(conversation: &Conversation, prices: Prices<'_>) -> Markup {
     let Some(run) = &conversation.run else {
         return html! { p { "No run is under way." } };
     };

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use crate::error::PageError;
 use crate::layout::{Frame, Section, layout};
 use crate::links::{channel_link, encoded, path, seen_again, turn_link};
+use crate::login::local;
 use crate::paint::list;
 use crate::pieces::{command, is_poll, json, live, text, time};
 use crate::visitor::Visitor;
@@ -40,10 +41,13 @@ pub(super) async fn view(
     headers: HeaderMap,
     Query(query): Query<ToolsQuery>,
 ) -> Result<Markup, PageError> {
-    let waiting = tools::approvals(State(Shared::clone(&admin))).await.0;
-    let waiting = live("waiting", &approvals(&waiting, visitor));
+    let open = tools::approvals(State(Shared::clone(&admin))).await.0;
+    let now = live(
+        "waiting",
+        &html! { @if open.is_empty() { p { "No call waits." } } (waiting(&open, visitor, HERE)) },
+    );
     if is_poll(&headers, "waiting") {
-        return Ok(waiting);
+        return Ok(now);
     }
     let given = |value: &Option<String>| value.clone().filter(|value| !value.trim().is_empty());
     let (channel, tool) = (given(&query.channel), given(&query.tool));
@@ -72,7 +76,7 @@ pub(super) async fn view(
     let body = html! {
         section aria-labelledby="waiting-for" {
             h2 #waiting-for { "Waiting for approval" }
-            (waiting)
+            (now)
         }
         section aria-labelledby="calls" {
             h2 #calls { "Calls" }
@@ -120,9 +124,9 @@ fn filter(channel: Option<&str>, tool: Option<&str>, outcome: Option<ToolOutcome
     }
 }
 
-fn approvals(waiting: &[ApprovalRecord], visitor: Visitor) -> Markup {
+/// Calls that wait, each with its answers; these lead back to the view `back`.
+pub(super) fn waiting(waiting: &[ApprovalRecord], visitor: Visitor, back: &str) -> Markup {
     html! {
-        @if waiting.is_empty() { p { "No call waits." } }
         @for ApprovalRecord { channel, approval, .. } in waiting {
             article.item aria-label={ "Request " (text(&approval.id)) } {
                 h3 { code { (text(&approval.tool)) } " in " (channel_link(channel)) " " (turn_link(channel, &approval.turn)) }
@@ -133,6 +137,7 @@ fn approvals(waiting: &[ApprovalRecord], visitor: Visitor) -> Markup {
                 (json(&approval.arguments))
                 @if visitor.may_operate() {
                     form.actions method="post" action=(path(&["approvals", approval.id.as_str()])) {
+                        input type="hidden" name="back" value=(back);
                         button id={ "yes-" (text(&approval.id)) } name="approve" value="yes" { "Approve" }
                         button.grave id={ "no-" (text(&approval.id)) } name="approve" value="no" { "Deny" }
                     }
@@ -145,14 +150,16 @@ fn approvals(waiting: &[ApprovalRecord], visitor: Visitor) -> Markup {
 #[derive(Deserialize)]
 pub(super) struct Decision {
     approve: String,
+    #[serde(default)]
+    back: String,
 }
 
 /// `POST /approvals/{id}`.
 pub(super) async fn answer(
     admin: State<Shared>,
     id: Segment,
-    Form(Decision { approve }): Form<Decision>,
+    Form(Decision { approve, back }): Form<Decision>,
 ) -> Result<Response, PageError> {
     let _answered = tools::answer(admin, id, Body(Answer { approve: approve == "yes" })).await?;
-    Ok(seen_again(HERE))
+    Ok(seen_again(if back.is_empty() { HERE } else { local(&back) }))
 }

@@ -11,6 +11,7 @@ use crate::links::turn_path;
 use crate::paint::paint;
 use crate::pieces::command;
 use crate::visitor::Visitor;
+use crate::window::excerpt;
 use cairn_api::records::Explanation;
 use cairn_api::show::Show as _;
 use cairn_server::api::{Channel, Shared, explain};
@@ -25,7 +26,9 @@ pub(super) async fn view(
     let told = explain::explain(State(Arc::clone(&admin)), Channel(channel.clone(), which)).await?.0;
     let turn = told.turn.as_str();
     let body = html! { (paint(&told.show())) (neighbours(&told)) };
-    let title = format!("Turn {turn}");
+    // The newest of the messages that it took up is the one that it answers.
+    let question = told.question.last().map(|said| format!(": {}", excerpt(&said.text)));
+    let title = format!("Turn {turn}{}", question.unwrap_or_default());
     let command = command(&["explain", &channel.to_string(), turn]);
     Ok(layout(&Frame { title: &title, section: Section::Channels, visitor, command }, &body))
 }

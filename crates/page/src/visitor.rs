@@ -16,6 +16,12 @@ impl Visitor {
     }
 }
 
+/// Who sends a request with that cookie; `None`: nobody who is logged in.
+pub(super) fn visitor(access: &Access, headers: &HeaderMap) -> Option<Visitor> {
+    let scope = token(access, headers).and_then(|token| access.scope(token))?;
+    Some(Visitor { scope })
+}
+
 /// The token of the session's cookie.
 pub(super) fn token<'h>(access: &Access, headers: &'h HeaderMap) -> Option<&'h str> {
     let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());

@@ -58,6 +58,7 @@ fn legend(record: &ContextRecord, usable: f64) -> Markup {
         ]
     };
     let rows = amounts(record).into_iter().zip(REGIONS).enumerate();
+    let rows = rows.filter(|(_, (region, _))| region.tokens > 0 || region.entries > 0);
     let mut rows: Vec<_> =
         rows.map(|(idx, (region, (name, _)))| part(name, &format!("r{idx}"), &region)).collect();
     if record.regions.pending.entries > 0 {

@@ -103,19 +103,23 @@ pub struct PairingCounts {
 }
 
 /// What the day has cost, in the currency of the models' prices.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SpendStatus {
     /// Since midnight UTC.
     pub today: f64,
     /// The cap of a day, if there is one.
     pub per_day: Option<f64>,
+    /// The currency, if the configuration names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub currency: Option<String>,
 }
 
 impl SpendStatus {
-    /// As in `0.12 of 5.00`.
+    /// As in `0.12 of 5.00 EUR`.
     pub fn described(&self) -> String {
         let cap = self.per_day.map(|cap| format!(" of {}", money(cap))).unwrap_or_default();
-        format!("{}{cap}", money(self.today))
+        let currency = self.currency.as_ref().map(|currency| format!(" {currency}")).unwrap_or_default();
+        format!("{}{cap}{currency}", money(self.today))
     }
 }
 

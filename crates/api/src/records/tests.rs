@@ -137,6 +137,17 @@ fn agent() -> AgentSettings {
 }
 
 #[test]
+fn what_the_day_has_cost_is_told_with_its_cap_and_currency() {
+    let spend = |per_day, currency: Option<&str>| SpendStatus {
+        today: 0.12,
+        per_day,
+        currency: currency.map(str::to_owned),
+    };
+    assert_eq!(spend(None, None).described(), "0.12");
+    assert_eq!(spend(Some(5.0), Some("EUR")).described(), "0.12 of 5.00 EUR");
+}
+
+#[test]
 fn context() {
     insta::assert_json_snapshot!(ContextRecord::of(&conversation(), &agent(), &agent().model, &[]));
 }

@@ -62,7 +62,7 @@ impl Show for StatusRecord {
         if (self.running && leads) || self.outbox != OutboxCounts::default() {
             facts.push(("outbox", words(outbox(self.outbox))));
         }
-        facts.extend(self.spend.map(|spend| ("spent today (UTC)", words(spend.described()))));
+        facts.extend(self.spend.as_ref().map(|spend| ("spent today (UTC)", words(spend.described()))));
         let (journal, views) = (bytes(store.journal_bytes), bytes(store.views_bytes));
         let files = counted(store.segments, "file", "files");
         facts.extend([
@@ -97,6 +97,14 @@ pub fn troubles(status: &StatusRecord) -> Vec<String> {
         troubles.push(format!(
             "Too many strangers wait for approval: {lost} lost the place to newer ones. `cairn pair list` shows who waits, \
              `cairn ban` stops a flood"
+        ));
+    }
+    if let Some(spend) =
+        status.spend.as_ref().filter(|spend| spend.per_day.is_some_and(|cap| spend.today >= cap))
+    {
+        let spent = spend.described();
+        troubles.push(format!(
+            "The cap of the day is reached ({spent}): models are asked again after midnight UTC"
         ));
     }
     let OutboxCounts { owed: _, dead, unknown } = status.outbox;
@@ -241,7 +249,7 @@ fn caught_up(done: &CaughtUp) -> Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::records::{Identity, PairingCounts, StoreStatus};
+    use crate::records::{Identity, PairingCounts, SpendStatus, StoreStatus};
 
     fn stopped(store: StoreStatus) -> StatusRecord {
         let identity = Identity {
@@ -287,6 +295,16 @@ mod tests {
         let (counts, told) = of(2, 1, 3);
         assert_eq!(counts, "2 unknown, 1 dead, 3 owed");
         assert!(told.starts_with("3 messages were not delivered: `cairn outbox list`"), "{told}");
+    }
+
+    #[test]
+    fn a_cap_that_is_reached_is_told() {
+        let of = |today| {
+            let spend = SpendStatus { today, per_day: Some(5.0), currency: Some("EUR".to_owned()) };
+            troubles(&StatusRecord { spend: Some(spend), ..stopped(StoreStatus::unknown(None)) }).concat()
+        };
+        assert_eq!(of(4.99), "");
+        assert!(of(5.0).starts_with("The cap of the day is reached (5.00 of 5.00 EUR)"), "{}", of(5.0));
     }
 
     #[test]

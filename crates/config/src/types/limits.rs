@@ -74,6 +74,9 @@ pub struct Limits {
     /// count at their likely price: where they may use the rest up, further turns wait for them. 0: no cap.
     #[schemars(range(min = 0, max = 1_000_000_000))]
     pub spend_per_day: f64,
+    /// The currency of the models' prices, such as "EUR": `cairn status` and the page write it behind amounts. Empty: none.
+    #[schemars(length(max = 8))]
+    pub currency: String,
 }
 
 impl Default for Limits {
@@ -101,6 +104,7 @@ impl Default for Limits {
             user_tokens_per_hour: 0,
             channel_tokens_per_hour: 0,
             spend_per_day: 0.0,
+            currency: String::new(),
         }
     }
 }

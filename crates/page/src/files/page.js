@@ -1,4 +1,5 @@
-// The page works without this. It logs in by the link's fragment, and shows when a live part can no longer be had.
+// The page works without this. It logs in by the link's fragment, shows times in the viewer's zone, and says when a live part can no
+// longer be had.
 "use strict";
 
 const login = document.getElementById("login");
@@ -12,6 +13,28 @@ const enter = () => {
 enter();
 // A link that is opened where this form is shown already loads nothing.
 addEventListener("hashchange", enter);
+
+// The server writes times in UTC: to the minute, or to the second.
+const two = (n) => String(n).padStart(2, "0");
+const here = (at) => `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${two(at.getHours())}:${two(at.getMinutes())}`;
+const localise = (root) => {
+  const times = root.matches?.("time[datetime]") ? [root] : root.querySelectorAll?.("time[datetime]") ?? [];
+  for (const time of times) {
+    const at = new Date(time.dateTime);
+    if (time.title || Number.isNaN(at.getTime())) continue;
+    time.title = `${time.textContent} UTC`;
+    time.textContent = here(at) + (time.textContent.length > 16 ? `:${two(at.getSeconds())}` : "");
+  }
+};
+const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+if (document.getElementById("zone")) document.getElementById("zone").textContent = `Time zone: ${zone}`;
+// On a phone the menu is one row that scrolls: to where one is.
+document.querySelector("header [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
+localise(document);
+// What comes in later: live parts, events, answers.
+new MutationObserver((changes) => {
+  for (const change of changes) for (const node of change.addedNodes) localise(node);
+}).observe(document.body, { childList: true, subtree: true });
 
 // The session is over, or the daemon restarted: load the page again, which says so.
 document.addEventListener("htmx:responseError", (event) => {
@@ -28,8 +51,12 @@ document.addEventListener("DOMContentLoaded", () => {
   if (!figure || !window.uPlot) return;
   const data = JSON.parse(figure.dataset.points);
   const numbers = data.at.map((_, n) => n);
-  const when = (n) => (data.at[n] === undefined ? "" : new Date(data.at[n] * 1000).toISOString().slice(0, 16).replace("T", " "));
-  const count = (n) => (n === null || n === undefined ? "" : n.toLocaleString("en"));
+  const when = (n) => (data.at[n] === undefined ? "" : here(new Date(data.at[n] * 1000)));
+  const count = (n) => n.toLocaleString("en");
+  // Without a pointer on the chart it tells the last call.
+  const last = (line) => line[line.length - 1] ?? 0;
+  // A label that says the same as the one before it is left out.
+  const distinct = (labels) => labels.map((label, n) => (label === labels[n - 1] ? "" : label));
   let plot = null;
 
   const draw = () => {
@@ -54,13 +81,13 @@ document.addEventListener("DOMContentLoaded", () => {
       height: 220,
       scales: { x: { time: false }, y: { range: (u, low, high) => [0, Math.max(high, 1) * 1.05] } },
       axes: [
-        { ...axis, values: (u, at) => at.map((n) => when(n).slice(5)), space: 90 },
-        { ...axis, values: (u, at) => at.map(count), size: 64 },
+        { ...axis, values: (u, at) => distinct(at.map((n) => (Number.isInteger(n) ? when(n).slice(5) : ""))), space: 90 },
+        { ...axis, values: (u, at) => distinct(at.map((n) => count(Math.round(n)))), size: 64 },
       ],
       series: [
-        { label: "call", value: (u, n) => when(n) },
-        { label: "tokens", stroke: colour("--r1"), width: 1.5, value: (u, n) => count(n) },
-        { label: "from the cache", stroke: colour("--r4"), width: 1, value: (u, n) => count(n) },
+        { label: "call", value: (u, n) => when(n ?? numbers.length - 1) },
+        { label: "tokens", stroke: colour("--r1"), width: 1.5, value: (u, n) => count(n ?? last(data.tokens)) },
+        { label: "from the cache", stroke: colour("--r4"), width: 1, value: (u, n) => count(n ?? last(data.cached)) },
       ],
       hooks: { draw: [runs] },
     }, [numbers, data.tokens, data.cached], figure);

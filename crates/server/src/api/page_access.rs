@@ -1,13 +1,20 @@
-//! Access to the page: one-time links, the sessions they open, and the scope of a session.
+//! Access to the page: one-time links, the sessions they open, and the scope of a session. Sessions outlast a restart: a file in the
+//! state folder keeps the hash of each token, never the token.
 
 use cairn_api::records::{PageLink, Scope};
 use std::collections::VecDeque;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cairn_types::ports::{Clock, StoreError};
+use cairn_types::text::checksum::checksum;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 
 use cairn_config::AdminConfig;
 
@@ -23,7 +30,11 @@ const LINKS: usize = 16;
 /// Most sessions; beyond it the oldest is logged out.
 const SESSIONS: usize = 32;
 
-/// The code of a link or the token of a session.
+/// The file of the state folder that keeps the sessions.
+const FILE: &str = "page-sessions.json";
+
+/// The code of a link, or the hash of a session's token.
+#[derive(Clone, Serialize, Deserialize)]
 struct Key {
     secret: String,
     scope: Scope,
@@ -54,27 +65,35 @@ impl Keys {
     }
 
     /// Exchanges a link's code for a session. The code is then invalid.
-    fn enter(&mut self, code: &str, token: String, now: Timestamp) -> Option<Scope> {
+    fn enter(&mut self, code: &str, token: &str, now: Timestamp) -> Option<Scope> {
         self.forget_old(now);
         let idx = self.links.iter().position(|link| link.is(code))?;
         let Key { scope, .. } = self.links.remove(idx)?;
-        keep(&mut self.sessions, Key { secret: token, scope, until: now + SESSION_LASTS }, SESSIONS);
+        let secret = hash(token);
+        keep(&mut self.sessions, Key { secret, scope, until: now + SESSION_LASTS }, SESSIONS);
         Some(scope)
     }
 
     fn scope(&mut self, token: &str, now: Timestamp) -> Option<Scope> {
         self.forget_old(now);
-        self.sessions.iter().find(|session| session.is(token)).map(|session| session.scope)
+        let hash = hash(token);
+        self.sessions.iter().find(|session| session.is(&hash)).map(|session| session.scope)
     }
 
     fn leave(&mut self, token: &str) {
-        self.sessions.retain(|session| !session.is(token));
+        let hash = hash(token);
+        self.sessions.retain(|session| !session.is(&hash));
     }
 
     fn forget_old(&mut self, now: Timestamp) {
         self.links.retain(|link| now < link.until);
         self.sessions.retain(|session| now < session.until);
     }
+}
+
+/// A token is random, so that its hash says nothing of it.
+fn hash(token: &str) -> String {
+    checksum(token.as_bytes())
 }
 
 fn keep(keys: &mut VecDeque<Key>, key: Key, most: usize) {
@@ -87,6 +106,8 @@ fn keep(keys: &mut VecDeque<Key>, key: Key, most: usize) {
 /// Access to the page of this daemon.
 pub struct Access {
     keys: Mutex<Keys>,
+    /// Where sessions are kept; locked while it is written.
+    file: Mutex<PathBuf>,
     clock: Arc<dyn Clock>,
     /// The address of the page for browsers.
     origin: String,
@@ -97,12 +118,14 @@ pub struct Access {
 }
 
 impl Access {
-    /// `None`: the page is disabled.
-    pub fn of(admin: &AdminConfig, clock: Arc<dyn Clock>) -> Option<Arc<Self>> {
+    /// With the sessions that the state folder keeps. `None`: the page is disabled.
+    pub fn of(admin: &AdminConfig, state: &Path, clock: Arc<dyn Clock>) -> Option<Arc<Self>> {
         let address = admin.page.then(|| admin.address()).flatten()?;
         let origin = admin.proxy.clone().unwrap_or_else(|| format!("http://{address}"));
         let (proxy, cookie) = (admin.proxy.clone(), format!("cairn_{}", address.port()));
-        Some(Arc::new(Self { keys: Mutex::default(), clock, origin, proxy, cookie }))
+        let file = state.join(FILE);
+        let keys = Mutex::new(Keys { links: VecDeque::new(), sessions: kept(&file) });
+        Some(Arc::new(Self { keys, file: Mutex::new(file), clock, origin, proxy, cookie }))
     }
 
     /// Creates a link that logs in one browser.
@@ -116,10 +139,16 @@ impl Access {
         Ok(PageLink { url: format!("{page}#{code}"), page, code, scope, until })
     }
 
-    /// Opens a session with a link's code. Returns its token; `None`: the code is not valid.
+    /// Opens a session with a link's code, and writes it down. Returns its token; `None`: the code is not valid.
+    ///
+    /// # Errors
+    /// The system provides no random bytes.
     pub fn enter(&self, code: &str) -> Result<Option<(String, Scope)>, StoreError> {
         let token = random::<32>()?;
-        let scope = self.keys.lock().enter(code, token.clone(), self.clock.now());
+        let scope = self.keys.lock().enter(code, &token, self.clock.now());
+        if scope.is_some() {
+            self.write();
+        }
         Ok(scope.map(|scope| (token, scope)))
     }
 
@@ -127,8 +156,20 @@ impl Access {
         self.keys.lock().scope(token, self.clock.now())
     }
 
+    /// Ends a session, also in the file.
     pub fn leave(&self, token: &str) {
         self.keys.lock().leave(token);
+        self.write();
+    }
+
+    /// Without the file all are logged out at the next start, which is safe.
+    fn write(&self) {
+        let file = self.file.lock();
+        let sessions = self.keys.lock().sessions.clone();
+        if let Err(error) = write(&file, &sessions) {
+            tracing::warn!(%error, file = %file.display(), "logins to the page cannot be kept; a restart logs all out");
+            drop(fs::remove_file(&*file));
+        }
     }
 
     pub fn cookie(&self) -> &str {
@@ -159,6 +200,26 @@ pub fn names(admin: &AdminConfig, address: SocketAddr) -> Vec<String> {
     [Some(address.to_string()), local, proxy].into_iter().flatten().collect()
 }
 
+/// The sessions that a file keeps. None where it cannot be read: they log in again.
+fn kept(file: &Path) -> VecDeque<Key> {
+    let read = fs::read(file).and_then(|bytes| Ok(serde_json::from_slice::<VecDeque<Key>>(&bytes)?));
+    let mut sessions = read.unwrap_or_else(|error| {
+        if error.kind() != io::ErrorKind::NotFound {
+            tracing::warn!(%error, file = %file.display(), "the logins to the page cannot be read; all are logged out");
+        }
+        VecDeque::new()
+    });
+    sessions.truncate(SESSIONS);
+    sessions
+}
+
+fn write(file: &Path, sessions: &VecDeque<Key>) -> io::Result<()> {
+    let beside = file.with_extension("new");
+    let mut new = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+    new.write_all(&serde_json::to_vec(sessions)?)?;
+    fs::rename(&beside, file)
+}
+
 fn random<const N: usize>() -> Result<String, StoreError> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|error| StoreError::Io {
@@ -182,12 +243,12 @@ mod tests {
         let mut keys = Keys::default();
         keys.offer("a".to_owned(), Scope::Read, at(0));
         keys.offer("b".to_owned(), Scope::Operate, at(0));
-        assert_eq!(keys.enter("c", "t".to_owned(), at(1)), None, "nobody offered it");
+        assert_eq!(keys.enter("c", "t", at(1)), None, "nobody offered it");
         assert_eq!(keys.scope("t", at(1)), None);
-        assert_eq!(keys.enter("a", "t".to_owned(), at(9)), Some(Scope::Read));
+        assert_eq!(keys.enter("a", "t", at(9)), Some(Scope::Read));
         assert_eq!(keys.scope("t", at(9)), Some(Scope::Read));
-        assert_eq!(keys.enter("a", "u".to_owned(), at(9)), None, "it was used");
-        assert_eq!(keys.enter("b", "u".to_owned(), at(10)), None, "it is too old");
+        assert_eq!(keys.enter("a", "u", at(9)), None, "it was used");
+        assert_eq!(keys.enter("b", "u", at(10)), None, "it is too old");
     }
 
     #[test]
@@ -195,7 +256,7 @@ mod tests {
         let mut keys = Keys::default();
         for name in ["a", "b"] {
             keys.offer(name.to_owned(), Scope::Operate, at(0));
-            keys.enter(name, format!("of {name}"), at(0));
+            keys.enter(name, &format!("of {name}"), at(0));
         }
         keys.leave("of a");
         assert_eq!(keys.scope("of a", at(1)), None);
@@ -209,7 +270,7 @@ mod tests {
         let mut keys = Keys::default();
         for n in 0..=SESSIONS {
             keys.offer(n.to_string(), Scope::Operate, at(0));
-            keys.enter(&n.to_string(), format!("of {n}"), at(0));
+            keys.enter(&n.to_string(), &format!("of {n}"), at(0));
         }
         assert_eq!(keys.sessions.len(), SESSIONS);
         assert_eq!((keys.scope("of 0", at(1)), keys.scope("of 1", at(1))), (None, Some(Scope::Operate)));
@@ -217,6 +278,24 @@ mod tests {
             keys.offer(n.to_string(), Scope::Operate, at(0));
         }
         assert_eq!(keys.links.len(), LINKS);
-        assert_eq!(keys.enter("0", "t".to_owned(), at(1)), None);
+        assert_eq!(keys.enter("0", "t", at(1)), None);
+    }
+
+    #[test]
+    fn sessions_are_read_again_and_the_file_has_no_token() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join(FILE);
+        assert!(kept(&file).is_empty(), "there is none yet");
+        let mut keys = Keys::default();
+        keys.offer("a".to_owned(), Scope::Read, at(0));
+        keys.enter("a", "the-token", at(0));
+        write(&file, &keys.sessions).unwrap();
+        assert!(!fs::read_to_string(&file).unwrap().contains("the-token"));
+        let mut again = Keys { sessions: kept(&file), ..Keys::default() };
+        assert_eq!(again.scope("the-token", at(1)), Some(Scope::Read));
+        let hash = keys.sessions[0].secret.clone();
+        assert_eq!(again.scope(&hash, at(1)), None, "what the file says opens nothing");
+        fs::write(&file, "damaged").unwrap();
+        assert!(kept(&file).is_empty());
     }
 }

@@ -23,12 +23,12 @@ const GROUP_WELCOME: &str = "I am let in here: mention me, and I answer.";
 const WELCOME_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// `GET /v1/pairings`: requests first.
-pub(super) async fn list(State(admin): State<Shared>) -> Json<Vec<PairingRecord>> {
+pub async fn list(State(admin): State<Shared>) -> Json<Vec<PairingRecord>> {
     Json(admin.people.pairings().into_iter().map(PairingRecord::of).collect())
 }
 
 /// `POST /v1/pairings/{code}/approve`: approves the person, and notifies them if possible.
-pub(super) async fn approve(
+pub async fn approve(
     State(admin): State<Shared>,
     Segment(code): Segment,
 ) -> Result<Json<PairingRecord>, ApiError> {
@@ -45,7 +45,7 @@ pub(super) async fn approve(
 }
 
 /// `DELETE /v1/pairings/{user}`: revokes an approval, or refuses a request.
-pub(super) async fn revoke(
+pub async fn revoke(
     State(admin): State<Shared>,
     Segment(user): Segment,
 ) -> Result<Json<PairingRecord>, ApiError> {
@@ -61,13 +61,13 @@ pub(super) async fn revoke(
 }
 
 /// `GET /v1/bans`: the current bans.
-pub(super) async fn bans(State(admin): State<Shared>) -> Json<Vec<BanRecord>> {
+pub async fn bans(State(admin): State<Shared>) -> Json<Vec<BanRecord>> {
     let bans = admin.people.bans();
     Json(bans.into_iter().map(|(user, ban)| BanRecord::of(user, ban)).collect())
 }
 
 /// `POST /v1/bans`.
-pub(super) async fn ban(
+pub async fn ban(
     State(admin): State<Shared>,
     Body(BanRequest { user, reason, lasts }): Body<BanRequest>,
 ) -> Result<Json<BanRecord>, ApiError> {
@@ -81,10 +81,7 @@ pub(super) async fn ban(
 }
 
 /// `DELETE /v1/bans/{user}`.
-pub(super) async fn unban(
-    State(admin): State<Shared>,
-    Segment(user): Segment,
-) -> Result<Json<BanRecord>, ApiError> {
+pub async fn unban(State(admin): State<Shared>, Segment(user): Segment) -> Result<Json<BanRecord>, ApiError> {
     admin.runtime()?;
     let ban = admin.people.unban(&user).await?.ok_or_else(|| {
         ApiError::not_found("no_such_ban", format!("{user} is not banned"), "`cairn ban` lists who is")

@@ -45,7 +45,7 @@ pub(super) async fn show(
 }
 
 /// `POST /v1/channels/{channel}/reminders`: sets one in the operator's name. The channel may be a new one.
-pub(super) async fn add(
+pub async fn add(
     State(admin): State<Shared>,
     Channel(channel, ()): Channel,
     Body(request): Body<ReminderRequest>,

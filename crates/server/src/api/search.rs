@@ -8,13 +8,13 @@ use cairn_store::SearchPlace;
 use cairn_types::ids::ChannelId;
 use cairn_types::memory::Scope;
 use cairn_types::people::said::SaidFilter;
-use cairn_types::ports::{HitKind, Query};
+use cairn_types::ports::{Hit, HitKind, Query};
 use serde::Deserialize;
 
 use crate::api::shared::{Admin, Channel, Page, Params, Shared, limit, no_such_channel, no_such_place};
 
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct SearchParams {
+pub struct SearchParams {
     pub q: Option<String>,
     pub kind: Option<HitKind>,
     pub since: Option<String>,
@@ -24,12 +24,28 @@ pub(super) struct SearchParams {
     pub after: Option<String>,
 }
 
+/// A page of hits, best match first.
+pub struct Found {
+    pub page: Page<Hit>,
+    /// Records of the journal that are not in the index yet.
+    pub unindexed: u64,
+}
+
+impl IntoResponse for Found {
+    fn into_response(self) -> Response {
+        match self.unindexed {
+            0 => self.page.into_response(),
+            n => ([(UNINDEXED, n.to_string())], self.page).into_response(),
+        }
+    }
+}
+
 /// `GET /v1/channels/{C}/search`: best match first.
-pub(super) async fn in_channel(
+pub async fn in_channel(
     State(admin): State<Shared>,
     Channel(channel, ()): Channel,
     Params(asked): Params<SearchParams>,
-) -> Result<Response, ApiError> {
+) -> Result<Found, ApiError> {
     // An unknown channel is an error, not an empty result.
     if !admin.store.has_channel(&channel).await? {
         return Err(no_such_channel(&channel));
@@ -38,15 +54,15 @@ pub(super) async fn in_channel(
 }
 
 /// `GET /v1/search`: in all channels and memories, best match first.
-pub(super) async fn everywhere(
+pub async fn everywhere(
     State(admin): State<Shared>,
     Params(asked): Params<SearchParams>,
-) -> Result<Response, ApiError> {
+) -> Result<Found, ApiError> {
     admin.search(None, asked).await
 }
 
 impl Admin {
-    async fn search(&self, channel: Option<ChannelId>, asked: SearchParams) -> Result<Response, ApiError> {
+    async fn search(&self, channel: Option<ChannelId>, asked: SearchParams) -> Result<Found, ApiError> {
         let text = asked.q.unwrap_or_default();
         if text.trim().is_empty() {
             return Err(ApiError::malformed("`q` is empty; give the words to search for"));
@@ -69,9 +85,6 @@ impl Admin {
         };
         let found = self.store.found(query, after).await?;
         let page = Page { items: found.hits, next: found.next.map(|place| place.to_string()) };
-        Ok(match found.unindexed {
-            0 => page.into_response(),
-            n => ([(UNINDEXED, n.to_string())], page).into_response(),
-        })
+        Ok(Found { page, unindexed: found.unindexed })
     }
 }

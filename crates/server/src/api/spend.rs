@@ -16,14 +16,14 @@ use crate::api::shared::{Params, Shared};
 const DAYS: i64 = 30;
 
 #[derive(Debug, Deserialize)]
-pub(super) struct SpendParams {
-    from: Option<String>,
-    to: Option<String>,
-    by: Option<String>,
+pub struct SpendParams {
+    pub from: Option<String>,
+    pub to: Option<String>,
+    pub by: Option<String>,
 }
 
 /// `GET /v1/spend`: sums over days (UTC), grouped by `by`.
-pub(super) async fn spend(
+pub async fn spend(
     State(admin): State<Shared>,
     Params(query): Params<SpendParams>,
 ) -> Result<Json<Vec<SpendLine>>, ApiError> {

@@ -10,7 +10,8 @@ use cairn_store::StoreStats;
 pub fn spend_status(runtime: &Runtime, config: &Config) -> Option<SpendStatus> {
     let cap = config.limits.spend_per_day;
     let per_day = (cap > 0.0).then_some(cap);
-    (!config.prices().is_empty()).then(|| SpendStatus { today: runtime.spent_today(), per_day })
+    let currency = Some(config.limits.currency.clone()).filter(|currency| !currency.is_empty());
+    (!config.prices().is_empty()).then(|| SpendStatus { today: runtime.spent_today(), per_day, currency })
 }
 
 /// The status of a store.

@@ -116,7 +116,7 @@ pub async fn answer(
 }
 
 /// `GET /v1/mcp`.
-pub(super) async fn servers(State(admin): State<Shared>) -> Json<Vec<ServerRecord>> {
+pub async fn servers(State(admin): State<Shared>) -> Json<Vec<ServerRecord>> {
     Json(server_records(&admin.agent_registry))
 }
 

@@ -22,12 +22,22 @@ pub(super) async fn post_command(
     body: Body,
 ) -> Result<Json<CommandReply>, ApiError> {
     let Path(channel) = channel.map_err(|error| ApiError::malformed(error.body_text()))?;
-    let call = take(&api, &channel, body).await?;
+    let request = take(&api, body).await?;
+    Ok(Json(run(&api, &channel, request).await?))
+}
+
+/// Runs a command that somebody gives in a local channel.
+///
+/// # Errors
+/// The command is malformed or unknown, the channel is not local, or a command with its id was run before.
+pub async fn run(api: &LocalApi, channel: &str, request: CommandRequest) -> Result<CommandReply, ApiError> {
+    let call = check(api, channel, request)?;
     let message = call.message.clone();
+    let api = api.clone();
     // In its own task, which does not end if the client disconnects.
     let answered = tokio::spawn(async move { api.chat_commands.run(call).await }).await;
     match answered.map_err(|error| ApiError::internal(&error))? {
-        Some(answer) => Ok(Json(CommandReply { message, words: answer.words, failed: answer.failed })),
+        Some(answer) => Ok(CommandReply { message, words: answer.words, failed: answer.failed }),
         None => Err(ApiError::new(
             StatusCode::CONFLICT,
             "already_run",
@@ -63,15 +73,18 @@ fn hint(name: &str) -> String {
     }
 }
 
-async fn take(api: &LocalApi, channel: &str, body: Body) -> Result<CommandCall, ApiError> {
+async fn take(api: &LocalApi, body: Body) -> Result<CommandRequest, ApiError> {
     let bytes = read_body(body, api.max_text_bytes.saturating_mul(6).saturating_add(64 * 1024))
         .await?
         .ok_or_else(|| ApiError::too_large(api.max_text_bytes))?;
-    let request: CommandRequest = read_object(&bytes).map_err(|why| {
+    read_object(&bytes).map_err(|why| {
         ApiError::malformed(format!(
             "the body is not a command: {why}; expected {{\"user\": \"…\", \"command\": \"status\"}} in UTF-8"
         ))
-    })?;
+    })
+}
+
+fn check(api: &LocalApi, channel: &str, request: CommandRequest) -> Result<CommandCall, ApiError> {
     let channel = resolve(api, channel, request.agent.as_deref())?;
     check_name("user", &request.user)?;
     let (name, words) = request.command.split_once(char::is_whitespace).unwrap_or((&request.command, ""));

@@ -7,6 +7,7 @@ mod command;
 pub(crate) mod take;
 
 use cairn_api::error::{ApiError, ErrorBody};
+use cairn_api::message::MessageRequest;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,11 +21,13 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json, Router};
 use cairn_types::ids::{AgentId, MessageId, TurnId};
+use cairn_types::message::Inbound;
 use cairn_types::ports::{Admission, Answer, ChatCommands, Clock, Intake, Progress};
 use futures::{StreamExt, stream};
 use serde::Serialize;
 use serde_json::json;
 
+pub use command::run as run_command;
 pub use take::Mint;
 
 /// After this long without an event, a comment keeps the connection open.
@@ -59,18 +62,34 @@ async fn post_message(
     body: axum::body::Body,
 ) -> Result<Response, ApiError> {
     let Path(channel) = channel.map_err(|error| ApiError::malformed(error.body_text()))?;
-    let inbound = take::take(&api, &channel, body).await?;
+    let (message, admission) = submit(&api, take::take(&api, &channel, body).await?).await?;
+    if wants_events(&headers) { Ok(events(message, admission)) } else { whole(admission).await }
+}
+
+/// Takes what somebody said in a local channel; returns when it is durable.
+///
+/// # Errors
+/// The message is malformed, the channel is not local, or the message is refused.
+pub async fn say(
+    api: &LocalApi,
+    channel: &str,
+    request: MessageRequest,
+) -> Result<(MessageId, Admission), ApiError> {
+    submit(api, take::check(api, channel, request)?).await
+}
+
+async fn submit(api: &LocalApi, inbound: Inbound) -> Result<(MessageId, Admission), ApiError> {
     let message = inbound.message.clone();
     let intake = Arc::clone(&api.intake);
     // In its own task: a client that disconnects drops this handler, not the message.
     let submitted = tokio::spawn(async move { intake.submit(inbound).await }).await;
-    let admission = submitted.map_err(|error| ApiError::internal(&error))??;
-    let wants_events = headers
-        .get_all(ACCEPT)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .any(|value| value.contains("text/event-stream"));
-    if wants_events { Ok(events(message, admission)) } else { whole(admission).await }
+    Ok((message, submitted.map_err(|error| ApiError::internal(&error))??))
+}
+
+/// Whether the client wants events instead of a single answer.
+pub fn wants_events(headers: &HeaderMap) -> bool {
+    let mut accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    accepted.any(|value| value.contains("text/event-stream"))
 }
 
 /// Waits for the reply.
@@ -90,7 +109,7 @@ async fn whole(mut admission: Admission) -> Result<Response, ApiError> {
 }
 
 /// Streams the progress of the turn.
-fn events(message: MessageId, admission: Admission) -> Response {
+pub fn events(message: MessageId, admission: Admission) -> Response {
     let Admission { turn, progress } = admission;
     let accepted = event("accepted", &json!({ "message": message, "turn": turn }));
     let rest = stream::unfold((progress, false, turn), |(mut progress, over, turn)| async move {

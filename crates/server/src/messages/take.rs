@@ -49,7 +49,7 @@ pub(super) async fn take(api: &LocalApi, channel: &str, body: Body) -> Result<In
     check(api, channel, request)
 }
 
-fn check(api: &LocalApi, channel: &str, request: MessageRequest) -> Result<Inbound, ApiError> {
+pub(super) fn check(api: &LocalApi, channel: &str, request: MessageRequest) -> Result<Inbound, ApiError> {
     let channel = resolve(api, channel, request.agent.as_deref())?;
     check_name("user", &request.user)?;
     check_text(&request.text, api.max_text_bytes)?;

@@ -55,7 +55,7 @@ async fn a_compaction_is_seen_while_it_goes_on_and_when_it_ends() {
     }
     // The view that was open shows it by itself.
     browser.until_shown("Under way").await;
-    browser.open(&scene.at(&of_channel(""))).await;
+    browser.open(&scene.at(&of_channel("/window"))).await;
     browser.until_shown("run r1 over entries").await;
     browser.open(&scene.at("/events")).await;
     browser.until_shown("Live.").await;
@@ -187,6 +187,39 @@ async fn thresholds_are_tried_before_they_are_set_and_the_file_is_read_again() {
     browser.until_shown("In force from now on").await;
     browser.until_shown("background_threshold").await;
     assert_eq!(scene.rig.get(&scene::path("context")).await["thresholds"]["background"], 0.5);
+    assert_eq!(browser.complaints().await, [] as [String; 0]);
+    browser.quit().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs Chromium: `.ci/browser` installs it, `.ci/run` runs these"]
+async fn an_answer_is_seen_while_it_is_written_and_then_in_the_conversation() {
+    let scene = Scene::start(scene::model()).await;
+    let browser = visitor(&scene).await;
+    browser.open(&scene.at("/talk")).await;
+    browser.write("#name", "wanda").await;
+    browser.press("Enter").await;
+    browser.until_shown("Say something").await;
+    let say = async |text: &str| {
+        browser.write("#text", text).await;
+        browser.press("Enter").await;
+    };
+    // The first message begins the channel: the page is loaded again with it.
+    scene.rig.model.push(Kind::Reply, Answer::text("At noon, at the slip."));
+    say("when do we meet?").await;
+    browser.until("document.querySelector('#newer')").await;
+    browser.until_shown("At noon, at the slip.").await;
+    let gate = scene.rig.model.hold(Kind::Reply);
+    scene.rig.model.push(Kind::Reply, Answer::text("Bring gloves."));
+    say("what do I bring?").await;
+    browser.until_shown("An answer is under way.").await;
+    browser.until("!document.getElementById('draft').hidden").await;
+    gate.open();
+    browser.until("document.getElementById('draft').hidden").await;
+    browser.until("document.body.innerText.split('Bring gloves.').length === 2").await;
+    assert_eq!(browser.eval("document.body.innerText.split('what do I bring?').length").await, 2);
+    say("/help").await;
+    browser.until_shown("/new").await;
     assert_eq!(browser.complaints().await, [] as [String; 0]);
     browser.quit().await;
 }

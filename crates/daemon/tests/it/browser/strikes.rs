@@ -83,6 +83,8 @@ async fn markup_in_names_messages_memories_summaries_and_results_stays_words() {
     let turn = history[0]["turn"].as_str().unwrap();
     let views = [
         "/channels/main%2Flocal%2Fmain".to_owned(),
+        "/channels/main%2Flocal%2Fmain/window".to_owned(),
+        "/search?q=canary".to_owned(),
         "/channels/main%2Flocal%2Fmain/summaries/s1".to_owned(),
         format!("/channels/main%2Flocal%2Fmain/turns/{turn}"),
         "/memories".to_owned(),

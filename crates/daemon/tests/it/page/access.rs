@@ -36,6 +36,20 @@ async fn a_link_logs_one_browser_in_once_until_it_logs_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_login_survives_a_restart_and_a_logout_does_too() {
+    let site = Site::start("").await;
+    let (stays, leaves) = (site.login(&["--read-only"]).await, site.login(&[]).await);
+    site.post("/logout", &leaves, "").await.is(303);
+    let Site { home, daemon, address } = site;
+    assert!(daemon.stop().await.unwrap().success());
+    let config = home.path("config.toml");
+    let site = Site { daemon: home.daemon(Some(&config)).await, home, address };
+    assert!(site.view("/", &stays).await.is(200).body.contains("Looks only"));
+    site.view("/", &leaves).await.is(401);
+    assert!(site.daemon.stop().await.unwrap().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_whole_link_may_be_pasted_and_leads_to_what_was_wanted() {
     let site = Site::start("").await;
     let asked = site.ask("GET /channels?after=a", &[], "").await.is(401);
@@ -69,7 +83,16 @@ async fn a_browser_that_looks_only_changes_nothing() {
         "/approvals/a1",
         "/outbox/o1/retry",
         "/outbox/o1/drop",
+        "/reminders",
         "/reminders/main/1/cancel",
+        "/store/check",
+        "/store/backup",
+        "/store/stop",
+        "/people/approve",
+        "/people/revoke",
+        "/people/ban",
+        "/people/unban",
+        "/channels/main/messages",
         "/config/reload",
     ] {
         assert!(site.post(path, &reader, "id=m1").await.is(403).body.contains("may read only"), "{path}");

@@ -70,8 +70,10 @@ async fn text_of_people_models_memories_and_tools_is_text_in_every_view() {
     let cookie = site.login(&[]).await;
     let list = site.view("/channels", &cookie).await.is(200).body;
     let channel = format!("/channels/{}", links(&list, "href=\"/channels/")[0]);
-    let shown = site.view(&channel, &cookie).await.is(200).body;
-    let mut paths: BTreeSet<String> = ["/", "/channels", &channel].map(str::to_owned).into();
+    let window = format!("{channel}/window");
+    let shown = site.view(&window, &cookie).await.is(200).body;
+    let mut paths: BTreeSet<String> =
+        ["/", "/channels", "/search?q=gate+img", &channel, &window].map(str::to_owned).into();
     for below in ["turns", "summaries"] {
         let found = links(&shown, &format!("href=\"{channel}/{below}/"));
         assert!(!found.is_empty(), "{below}: {shown}");
@@ -103,7 +105,7 @@ async fn a_channel_shows_its_window_what_stands_for_every_entry_and_its_calls() 
     }
     compact(&site).await;
     say(&site, "anna", "and now?").await;
-    let shown = site.view("/channels/main", &cookie).await.is(200).body;
+    let shown = site.view("/channels/main/window", &cookie).await.is(200).body;
     let context = site.home.json(&["context", "main"]);
     for (name, key) in [("b", "background"), ("a", "aggressive"), ("e", "emergency")] {
         let ratio = context["thresholds"][key].as_f64().unwrap();
@@ -135,7 +137,7 @@ async fn a_channel_shows_its_window_what_stands_for_every_entry_and_its_calls() 
     site.view("/channels/main/runs/r99", &cookie).await.is(404);
     // What a script asks for again and again is the live part, and nothing that was drawn once.
     let headers = [("cookie", cookie.as_str()), ("hx-request", "true"), ("hx-target", "now")];
-    let live = site.ask("GET /channels/main", &headers, "").await.is(200).body;
+    let live = site.ask("GET /channels/main/window", &headers, "").await.is(200).body;
     assert!(live.starts_with("<div id=\"now\"") && live.contains("<svg class=\"ribbon\""), "{live}");
     assert!(!live.contains("data-points") && !live.contains("<html"), "{live}");
     assert!(site.daemon.stop().await.unwrap().success());
@@ -148,7 +150,7 @@ async fn pages_of_turns_show_each_once() {
     for n in 0..130 {
         say(&site, "anna", &format!("question {n}")).await;
     }
-    let (mut path, mut seen, mut pages) = ("/channels/main".to_owned(), Vec::new(), 0);
+    let (mut path, mut seen, mut pages) = ("/channels/main/window".to_owned(), Vec::new(), 0);
     loop {
         let shown = site.view(&path, &cookie).await.is(200).body;
         let turns = links(&shown, "href=\"/channels/main%2Flocal%2Fmain/turns/");
@@ -161,6 +163,178 @@ async fn pages_of_turns_show_each_once() {
     let once: BTreeSet<&String> = seen.iter().collect();
     assert_eq!((seen.len(), once.len()), (130, 130), "on {pages} pages");
     assert!(pages > 2);
+    assert!(site.daemon.stop().await.unwrap().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_is_read_back_page_by_page_and_what_is_summarised_is_a_divider() {
+    let (site, model) = site(16_000).await;
+    let cookie = site.login(&["--read-only"]).await;
+    for n in 0..8 {
+        say(&site, "anna", &format!("{n} the invoice INV-{n}00 {}", "and so on ".repeat(60))).await;
+    }
+    compact(&site).await;
+    model.push(Kind::Reply, Answer::call("history_search", json!({ "query": "invoice" })));
+    model.push(Kind::Reply, Answer::text("It was INV-300."));
+    say(&site, "bo", "which invoice was it?").await;
+    let newest = site.view("/channels/main", &cookie).await.is(200).body;
+    let to = site.home.json(&["context", "main"])["summaries"][0]["to_seq"].as_u64().unwrap();
+    assert!(newest.contains(&format!("Messages 1 to {to}: summarised")), "{newest}");
+    for part in [
+        "<b title=\"local/bo\">bo</b>",
+        "1 tool call: history_search",
+        "It was INV-300.",
+        "How it came about",
+    ] {
+        assert!(newest.contains(part), "{part}: {newest}");
+    }
+    assert!(!newest.contains("id=\"e1\""), "what is summarised is not among it: {newest}");
+    let show = format!("/channels/main?before={}", to + 1);
+    assert!(newest.contains(&show.replace("/main?", "/main%2Flocal%2Fmain?")), "{newest}");
+    let summarised = site.view(&show, &cookie).await.is(200).body;
+    assert!(summarised.contains("INV-000") && summarised.contains(": in the window"), "{summarised}");
+    // All entries are there once, the oldest on the last page.
+    for n in 0..80 {
+        say(&site, "anna", &format!("question {n}")).await;
+    }
+    let (mut path, mut seen) = ("/channels/main".to_owned(), Vec::new());
+    loop {
+        let shown = site.view(&path, &cookie).await.is(200).body;
+        let page: Vec<u64> = links(&shown, " id=\"e").iter().map(|seq| seq.parse().unwrap()).collect();
+        assert!(page.len() <= 50 && page.is_sorted(), "{page:?}");
+        seen.splice(0..0, page.iter().copied());
+        let begins = page[0];
+        let Some(older) = links(&shown, "rel=\"prev\" href=\"").first().map(|link| (*link).to_owned()) else {
+            if begins == 1 {
+                break;
+            }
+            path = format!("/channels/main?before={begins}");
+            continue;
+        };
+        path = older;
+    }
+    let last = site.home.json(&["history", "main", "--tail", "1"])[0]["seq"].as_u64().unwrap();
+    assert_eq!(seen, (1..=last).collect::<Vec<_>>());
+    let around = site.view("/channels/main?at=3", &cookie).await.is(200).body;
+    assert!(around.contains("id=\"e3\"") && around.contains("INV-100"), "{around}");
+    // A script asks for what is newer, and is told where to ask on.
+    let headers = [("cookie", cookie.as_str()), ("hx-target", "newer")];
+    let newer = site.ask(&format!("GET /channels/main?after={}", last - 1), &headers, "").await.is(200).body;
+    assert!(
+        newer.contains(&format!("id=\"e{last}\"")) && newer.contains(&format!("?after={last}\"")),
+        "{newer}"
+    );
+    assert!(!newer.contains("<html"), "{newer}");
+    assert!(site.daemon.stop().await.unwrap().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_searched_for_is_marked_and_leads_to_its_place_in_the_conversation() {
+    let (site, _model) = site(64_000).await;
+    let cookie = site.login(&["--read-only"]).await;
+    say(&site, "anna", "the heron stands at the sluice").await;
+    say(&site, "bo", "the ferry goes at noon").await;
+    let memory = json!({ "text": "Anna counts herons.", "kind": "fact", "scope": "agent" });
+    assert_eq!(site.daemon.client().ask("POST", "/v1/memories", &memory).await.unwrap().0, 200);
+    let empty = site.view("/search", &cookie).await.is(200).body;
+    assert!(empty.contains("Words may come in any order"), "{empty}");
+    let found = site.view("/search?q=heron&user=anna&kind=entry", &cookie).await.is(200).body;
+    assert!(found.contains("the <mark>heron</mark> stands"), "{found}");
+    assert!(found.contains("href=\"/channels/main%2Flocal%2Fmain?at=1#e1\""), "{found}");
+    assert!(found.contains("cairn search heron --kind entry --user anna"), "{found}");
+    let memories = site.view("/search?q=herons&kind=memory", &cookie).await.is(200).body;
+    assert!(memories.contains("href=\"/memories/") && memories.contains("Anna counts"), "{memories}");
+    let nothing = site.view("/search?q=heron&channel=main&since=2099-01-01", &cookie).await.is(200).body;
+    assert!(nothing.contains("Nothing was found"), "{nothing}");
+    let unknown = site.view("/search?q=heron&channel=nowhere", &cookie).await.is(404).body;
+    assert!(
+        unknown.contains("no channel main/local/nowhere") && unknown.contains("aria-label=\"Sections\""),
+        "{unknown}"
+    );
+    assert!(site.daemon.stop().await.unwrap().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn people_are_banned_and_let_in_again_and_what_they_cost_is_shown() {
+    let (site, _model) = site(64_000).await;
+    let cookie = site.login(&[]).await;
+    say(&site, "anna", "hello").await;
+    site.post("/people/ban", &cookie, "user=telegram%2F7&lasts=3d&reason=sells+watches").await.is(303);
+    let shown = site.view("/people", &cookie).await.is(200).body;
+    assert!(shown.contains("telegram/7") && shown.contains("sells watches"), "{shown}");
+    assert_eq!(site.home.json(&["ban"])[0]["user"], "telegram/7");
+    site.post("/people/ban", &cookie, "user=nobody&lasts=&reason=").await.is(400);
+    site.post("/people/unban", &cookie, "user=telegram%2F7").await.is(303);
+    assert!(site.view("/people", &cookie).await.is(200).body.contains("Nobody is banned."));
+    let spend = site.view("/spend?by=person&then=model", &cookie).await.is(200).body;
+    assert!(spend.contains("local/anna") && spend.contains("cairn spend --by person,model"), "{spend}");
+    site.view("/spend?from=yesterday", &cookie).await.is(400);
+    assert!(site.daemon.stop().await.unwrap().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_state_is_checked_and_backed_up() {
+    let (site, _model) = site(64_000).await;
+    let cookie = site.login(&[]).await;
+    say(&site, "anna", "hello").await;
+    let ended = async |words: &str| loop {
+        let shown = site.view("/store", &cookie).await.is(200).body;
+        if !shown.contains("role=\"status\"><progress") {
+            assert!(shown.contains(words), "{shown}");
+            break;
+        }
+    };
+    ended("Nothing was checked or backed up").await;
+    site.post("/store/check", &cookie, "quick=no").await.is(303);
+    ended("All is sound.").await;
+    let dir = site.home.path("backup");
+    let form = format!("dir={}", dir.display().to_string().replace('/', "%2F"));
+    site.post("/store/backup", &cookie, &form).await.is(303);
+    ended("It is complete.").await;
+    assert!(dir.join("journal").is_dir());
+    site.post("/store/backup", &cookie, &form).await.is(303);
+    ended("class=\"trouble\"").await;
+    site.post("/store/backup", &cookie, "dir=backup").await.is(400);
+    assert!(site.daemon.stop().await.unwrap().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_visitor_talks_in_a_channel_of_their_name() {
+    let (site, model) = site(64_000).await;
+    let cookie = site.login(&[]).await;
+    assert!(site.view("/talk", &cookie).await.is(200).body.contains("Your name"));
+    let there = site.view("/talk?name=wanda", &cookie).await.is(303);
+    let path = there.header("location").unwrap().to_owned();
+    let empty = site.view(&path, &cookie).await.is(200).body;
+    assert!(empty.contains("Nothing was said here") && empty.contains("value=\"wanda\""), "{empty}");
+    model.push(Kind::Reply, Answer::text("At noon."));
+    let to = "/channels/main%2Flocal%2Fwanda/messages";
+    site.post(to, &cookie, "name=wanda&text=when%3F%0D%0Aagain").await.is(303);
+    let told = site.home.json(&["history", "main/local/wanda"]);
+    assert_eq!(told[0]["parts"][0]["text"], "when?\nagain");
+    // What a script gets: the events of the socket's own call.
+    let origin = site.origin();
+    let headers = [("cookie", cookie.as_str()), ("origin", origin.as_str()), ("accept", "text/event-stream")];
+    model.push(Kind::Reply, Answer::text("At one."));
+    let events = site.ask(&format!("POST {to}"), &headers, "name=wanda&text=and+then%3F").await.is(200).body;
+    assert!(
+        events.contains("event: accepted") && events.contains("event: reply") && events.contains("At one."),
+        "{events}"
+    );
+    let shown = site.view(&path, &cookie).await.is(200).body;
+    assert!(
+        shown.contains("At noon.")
+            && shown.contains("At one.")
+            && shown.contains("<b title=\"local/wanda\">"),
+        "{shown}"
+    );
+    let help = site.post(to, &cookie, "name=wanda&text=%2Fhelp").await.is(200).body;
+    assert!(help.contains("id=\"reply\"") && help.contains("/new"), "{help}");
+    site.post(to, &cookie, "name=wanda&text=+").await.is(422);
+    let elsewhere = site.post("/channels/main%2Ftelegram%2F7/messages", &cookie, "name=wanda&text=a").await;
+    assert_eq!(elsewhere.status, 400, "{elsewhere:?}");
+    let reader = site.login(&["--read-only"]).await;
+    assert!(!site.view(&path, &reader).await.is(200).body.contains("Say something"));
     assert!(site.daemon.stop().await.unwrap().success());
 }
 
@@ -248,10 +422,12 @@ async fn what_is_not_there_is_told_as_a_page() {
         ("/channels/main/turns/t99", "no turn `t99`"),
         ("/channels/main/summaries/s99", "there is no summary s99"),
         ("/channels/a%2Fb", "`a/b`"),
+        ("/nowhere", "there is no such page"),
     ] {
         let answer = site.view(path, &cookie).await;
         assert!(answer.status == 404 || answer.status == 400, "{answer:?}");
         assert!(answer.body.contains(words) && answer.body.contains("<!DOCTYPE html>"), "{answer:?}");
+        assert!(answer.body.contains("aria-label=\"Sections\""), "with the menu: {answer:?}");
     }
     assert!(site.daemon.stop().await.unwrap().success());
 }

@@ -1,11 +1,10 @@
-//! A channel: how full its window is, what stands for all that was said, and its turns.
+//! The window of a channel: how full it is, what stands for all that was said, and what each turn took.
 
 use std::sync::Arc;
 
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use cairn_core::conversation::Conversation;
-use cairn_core::spend::money;
 use cairn_types::event::TurnOutcome;
 use cairn_types::ids::{ChannelId, Seq};
 use cairn_types::message::Role;
@@ -14,9 +13,9 @@ use serde::Deserialize;
 
 use crate::error::PageError;
 use crate::layout::{Frame, Section, layout};
-use crate::links::{channel_path, encoded, runs_path, try_path, turn_path};
+use crate::links::{Tab, encoded, tabs, try_path, turn_path, window_path};
 use crate::paint::{list, paint};
-use crate::pieces::{command, is_poll, live_every, table, text, time};
+use crate::pieces::{amount, command, currency, is_poll, live_every, table, text, time};
 use crate::visitor::Visitor;
 use crate::{chart, ribbon, window_bar};
 use cairn_api::records::{ContextRecord, EntryRecord, SummaryLine, cut_words, pending_records};
@@ -34,26 +33,18 @@ const ASLEEP_SECS: u32 = 60;
 const EXCERPT: usize = 140;
 
 #[derive(Deserialize)]
-pub(super) struct ChannelQuery {
+pub(super) struct WindowQuery {
     /// The turns before this entry.
     before: Option<u64>,
-    /// The turns around this entry.
-    at: Option<u64>,
 }
 
-impl ChannelQuery {
-    fn before(&self) -> Option<u64> {
-        self.before.or(self.at.map(|at| at.saturating_add(ENTRIES / 2)))
-    }
-}
-
-/// `GET /channels/{channel}`.
+/// `GET /channels/{channel}/window`.
 pub(super) async fn view(
     State(admin): State<Shared>,
     visitor: Visitor,
     Path(name): Path<String>,
     headers: HeaderMap,
-    Query(query): Query<ChannelQuery>,
+    Query(query): Query<WindowQuery>,
 ) -> Result<Markup, PageError> {
     let channel = admin.resolve(&name)?;
     let (conversation, awake) = admin.conversation(&channel).await?;
@@ -80,14 +71,15 @@ pub(super) async fn view(
     }
     let made = summaries::list(State(Arc::clone(&admin)), Channel(channel.clone(), ())).await?.0;
     let body = html! {
+        (tabs(&channel, Tab::Window))
         (now)
         details { summary { "As a table" } (ribbon::listed(&conversation, &expired)) }
         (chart::section(&admin, &channel).await?)
-        (turns(&admin, &conversation, query.before()).await?)
+        (turns(&admin, &conversation, query.before).await?)
         (summaries_section(&channel, &made))
     };
     let command = command(&["context", &channel.to_string()]);
-    let title = channel.to_string();
+    let title = format!("Window of {channel}");
     Ok(layout(&Frame { title: &title, section: Section::Channels, visitor, command }, &body))
 }
 
@@ -99,7 +91,6 @@ fn window(record: &ContextRecord) -> Markup {
             (window_bar::drawn(record))
             (paint(&record.show()))
             p {
-                a href=(runs_path(&record.channel)) { "All runs" } " · "
                 a href=(try_path(&record.channel)) { "Try other thresholds" } " · "
                 a href={ "/tools?channel=" (encoded(&record.channel.to_string())) } { "Calls of tools" } " · "
                 a href={ "/events?channel=" (encoded(&record.channel.to_string())) } { "Events" }
@@ -141,12 +132,13 @@ async fn turns(
     });
     let correction = cairn_types::tokens::Correction::default();
     let pending = if before.is_none() { pending_records(conversation, &correction) } else { Vec::new() };
+    let currency = currency(admin);
     let rows: Vec<_> = pending
         .iter()
         .rev()
         .map(|record| Turn(std::slice::from_ref(record)))
         .chain(shown.into_iter().rev())
-        .map(|turn| turn.row(channel))
+        .map(|turn| turn.row(channel, &currency))
         .collect();
     Ok(html! {
         section aria-labelledby="turns" {
@@ -154,8 +146,8 @@ async fn turns(
             @if rows.is_empty() { p { "Nothing was said here." } }
             @else { (table("Turns, newest first", &TURN_COLUMNS, &rows)) }
             nav.pages aria-label="Turns" {
-                @if before.is_some() { a href={ (channel_path(channel)) "#turns" } { "Newest" } }
-                @if let Some(older) = older { a rel="next" href={ (channel_path(channel)) "?before=" (older) "#turns" } { "Older" } }
+                @if before.is_some() { a href={ (window_path(channel)) "#turns" } { "Newest" } }
+                @if let Some(older) = older { a rel="next" href={ (window_path(channel)) "?before=" (older) "#turns" } { "Older" } }
             }
         }
     })
@@ -172,9 +164,9 @@ const TURN_COLUMNS: [(&str, &str); 7] = [
 ];
 
 impl Turn<'_> {
-    fn row(&self, channel: &ChannelId) -> Vec<Markup> {
+    fn row(&self, channel: &ChannelId, currency: &str) -> Vec<Markup> {
         let Self(entries) = self;
-        let first = entries.iter().find(|entry| entry.role == Role::User).or_else(|| entries.first());
+        let first = asked(entries).or_else(|| entries.first());
         let end = entries.last().and_then(|entry| entry.end.as_ref());
         let is_pending = entries.iter().any(|entry| entry.seq.is_none());
         let outcome = match end.map(|end| &end.outcome) {
@@ -210,9 +202,15 @@ impl Turn<'_> {
             text(end.and_then(|end| end.model.as_deref()).unwrap_or("-")),
             usage(|usage| usage.input_tokens),
             usage(|usage| usage.output_tokens),
-            text(end.and_then(|end| end.cost).map_or_else(|| "-".to_owned(), money)),
+            text(end.and_then(|end| end.cost).map_or_else(|| "-".to_owned(), |cost| amount(cost, currency))),
         ]
     }
+}
+
+/// The message that a turn answers: the newest of those that it took up together.
+fn asked(entries: &[EntryRecord]) -> Option<&EntryRecord> {
+    let begun = entries.iter().take_while(|entry| entry.role == Role::User);
+    begun.last().or_else(|| entries.iter().find(|entry| entry.role == Role::User))
 }
 
 /// The beginning of a text, on one line.
