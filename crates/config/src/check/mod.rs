@@ -3,6 +3,7 @@
 mod agents;
 mod models;
 mod network;
+mod openai_api;
 mod schedules;
 mod store;
 mod tools;
@@ -24,6 +25,7 @@ use super::url;
 pub(super) use agents::{check_agents, check_prices};
 pub(super) use models::{check_models, trimmed, url_trouble};
 pub(super) use network::{bot_path, check_bots, check_operators, check_webhooks};
+pub(super) use openai_api::check_openai_api;
 pub(super) use schedules::check_schedules;
 pub(super) use store::check_store;
 pub(super) use tools::{check_fetch, check_search, check_servers, check_tools};
