@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cairn_core::limits::{Limited, Meter, Price, TalkLimits};
 use cairn_core::registry::UsageDay;
-use cairn_types::ids::{ChannelId, LOCAL_PLATFORM};
+use cairn_types::ids::{ChannelId, LOCAL_PLATFORM, OPENAI_PLATFORM};
 use cairn_types::model::Usage;
 use cairn_types::ports::Clock;
 use jiff::Timestamp;
@@ -62,14 +62,16 @@ impl Budgets {
         self.meter.lock().set(talk, prices);
     }
 
-    /// Counts a message, if its author is within the limits. On the local platform only the day's money is limited.
+    /// Counts a message, if its author is within the limits. On the local platform only the day's money is limited, except for
+    /// those who come through the OpenAI-compatible endpoint.
     ///
     /// # Errors
     /// A limit is reached.
     pub(crate) fn admit(&self, channel: &ChannelId, user: &str, now: Timestamp) -> Result<(), Limited> {
         let mut meter = self.meter.lock();
+        let from = user.split_once('/').map_or("", |(platform, _)| platform);
         match channel.platform() {
-            LOCAL_PLATFORM => meter.admit_spend(now),
+            LOCAL_PLATFORM if from != OPENAI_PLATFORM => meter.admit_spend(now),
             _ => meter.admit(channel, user, now),
         }
     }

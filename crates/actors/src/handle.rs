@@ -25,6 +25,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::agent::AgentRuntime;
 use crate::approvals::Approvals;
+use crate::client_tools::ClientTools;
 use crate::messages::{ChannelMsg, CompactorMsg};
 use crate::subscribers::TurnSubscribers;
 
@@ -47,6 +48,8 @@ pub(crate) struct ChannelHandle {
     disposed: AtomicBool,
     pub(crate) subscribers: TurnSubscribers,
     pub(crate) approvals: Approvals,
+    /// The tools of the client that asked last.
+    client_tools: Mutex<Option<Arc<ClientTools>>>,
     conversation: RwLock<Conversation>,
     actors: Mutex<Actors>,
     changed: watch::Sender<u64>,
@@ -73,6 +76,7 @@ impl ChannelHandle {
             disposed: AtomicBool::new(false),
             subscribers: TurnSubscribers::default(),
             approvals: Approvals::default(),
+            client_tools: Mutex::default(),
             changed: watch::Sender::new(conversation.last_n),
             saved_n: AtomicU64::new(conversation.last_n),
             since_snapshot: AtomicUsize::new(0),
@@ -82,6 +86,20 @@ impl ChannelHandle {
             actors: Mutex::default(),
             writing: Arc::new(Semaphore::new(1)),
         }
+    }
+
+    pub(crate) fn set_client_tools(&self, tools: ClientTools) {
+        *self.client_tools.lock() = Some(Arc::new(tools));
+    }
+
+    /// The tools of the client that waits for the open turn.
+    pub(crate) fn client_tools(&self) -> Option<Arc<ClientTools>> {
+        let tools = self.client_tools.lock().clone()?;
+        let is_open = |conversation: &Conversation| {
+            let open = conversation.open_turn.as_ref();
+            open.is_some_and(|open| open.messages.contains(&tools.message))
+        };
+        self.read(is_open).then_some(tools)
     }
 
     /// Reads under the lock. `look` must be quick.

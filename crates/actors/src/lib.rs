@@ -15,6 +15,7 @@ mod alarm;
 mod approvals;
 mod budgets;
 mod channel;
+mod client_tools;
 mod compactor;
 mod directory;
 mod events;

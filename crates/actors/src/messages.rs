@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use cairn_core::agent::AgentSettings;
+use cairn_core::client_list::ClientList;
 use cairn_core::compaction::{NothingToCompact, SummaryDraft};
 use cairn_core::conversation::Conversation;
 use cairn_core::engine::MakeRoom;
@@ -111,6 +112,13 @@ pub(crate) enum Request {
         said: Arc<Vec<PastMessage>>,
         reply: Reply<Result<Imported, RuntimeError>>,
     },
+    /// Brings the conversation to where a client's list stands, and accepts the last message of the list.
+    TakeList {
+        list: Arc<ClientList>,
+        /// Dropped when the message is in the journal, or refused.
+        permit: Arc<OwnedSemaphorePermit>,
+        reply: Reply<Result<Admission, Refusal>>,
+    },
     /// Fires the reminders that are due.
     FireDue,
 }
@@ -119,7 +127,9 @@ impl Request {
     /// Answers a request that cannot be passed to its channel. Dropped receivers are ignored.
     pub(crate) fn refuse(self, error: RuntimeError) {
         match self {
-            Self::Accept { reply, .. } => drop(reply.send(Err(refusal(error)))),
+            Self::Accept { reply, .. } | Self::TakeList { reply, .. } => {
+                drop(reply.send(Err(refusal(error))));
+            }
             Self::Compact { reply, .. } => drop(reply.send(Err(error))),
             Self::NewGeneration { reply } => drop(reply.send(Err(error))),
             Self::Amend { reply, .. } => drop(reply.send(match error {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use cairn_core::client_list::ClientList;
 use cairn_core::compaction::Decision;
 use cairn_core::conversation::{Conversation, Outline};
 use cairn_core::import::{Imported, PastMessage};
@@ -251,6 +252,42 @@ impl Runtime {
         let said = Arc::new(said);
         let import = |reply| Request::Import { said: Arc::clone(&said), reply };
         self.shared.directory.ask(channel, Create::Yes, import).await?
+    }
+
+    /// Brings a conversation to where a client's list of messages stands, and accepts the last one. It is durable when this
+    /// returns. The channel may be a new one.
+    ///
+    /// # Errors
+    /// As those of [`Intake::submit`]; an answer under way counts as [`Refusal::Busy`].
+    pub async fn take_list(&self, list: ClientList) -> Result<Admission, Refusal> {
+        let list = Arc::new(list);
+        let taken = async {
+            let permit = self.permit()?;
+            let take =
+                |reply| Request::TakeList { list: Arc::clone(&list), permit: Arc::clone(&permit), reply };
+            match self.shared.directory.ask(&list.channel, Create::Yes, take).await {
+                Ok(admitted) => admitted,
+                Err(error) => Err(refusal(error)),
+            }
+        };
+        taken.await.inspect_err(count_refusal)
+    }
+
+    /// Hands in what tools of a client returned, by the ids of their calls. Returns the turn that waits for them and its progress
+    /// from here on; `None`: none of these calls waits, since the daemon has restarted or the client took too long.
+    pub fn answer_calls(&self, channel: &ChannelId, results: &[(String, String)]) -> Option<Admission> {
+        let handle = self.shared.directory.handle(channel)?;
+        let tools = handle.client_tools()?;
+        let turn = handle.read(|conversation| conversation.open_turn.as_ref().map(|open| open.id.clone()))?;
+        // Joined first, so that nothing of the rest is missed.
+        let progress = handle.subscribers.join_rest(&tools.message);
+        tools.answer(results).then_some(Admission { turn, progress })
+    }
+
+    /// Whether the open turn of a channel waits for its client to run tools.
+    pub fn waits_for_client(&self, channel: &ChannelId) -> bool {
+        let handle = self.shared.directory.handle(channel);
+        handle.and_then(|handle| handle.client_tools()).is_some_and(|tools| tools.is_awaited())
     }
 
     /// Cancels a reminder. `owner`: the reminder has to be theirs; `None`: of whomever. Returns it.
@@ -528,24 +565,22 @@ impl Runtime {
 /// Seconds until the runtime is worth another try when no permit is left.
 const RETRY_SECS: u64 = 1;
 
+fn count_refusal(refusal: &Refusal) {
+    let reason = match refusal {
+        Refusal::Conflict(_) => "conflict",
+        Refusal::Busy { .. } => "busy",
+        Refusal::Limited { .. } => "limited",
+        Refusal::Decided { .. } => "decided",
+        Refusal::Unavailable(_) => "unavailable",
+        Refusal::UnknownAgent(_) => "unknown_agent",
+        Refusal::Store(_) => "store",
+    };
+    metrics::counter!("cairn_refusals_total", "reason" => reason).increment(1);
+}
+
 impl Intake for Runtime {
     fn submit(&self, inbound: Inbound) -> BoxFuture<'_, Result<Admission, Refusal>> {
-        Box::pin(async move {
-            let result = self.admit(inbound).await;
-            if let Err(refusal) = &result {
-                let reason = match refusal {
-                    Refusal::Conflict(_) => "conflict",
-                    Refusal::Busy { .. } => "busy",
-                    Refusal::Limited { .. } => "limited",
-                    Refusal::Decided { .. } => "decided",
-                    Refusal::Unavailable(_) => "unavailable",
-                    Refusal::UnknownAgent(_) => "unknown_agent",
-                    Refusal::Store(_) => "store",
-                };
-                metrics::counter!("cairn_refusals_total", "reason" => reason).increment(1);
-            }
-            result
-        })
+        Box::pin(async move { self.admit(inbound).await.inspect_err(count_refusal) })
     }
 
     fn amend(&self, amendment: Amendment) -> BoxFuture<'_, Result<(), Refusal>> {

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 use cairn_types::event::RunEnd;
 use cairn_types::ids::{ApprovalId, MessageId, RunId};
+use cairn_types::message::ToolCall;
+use cairn_types::model::Usage;
 use cairn_types::ports::{Answer, Progress, TurnFailure};
 use cairn_types::tool::approval::Approval;
 use futures::StreamExt as _;
@@ -60,6 +62,15 @@ pub(crate) struct TurnSubscribers {
 }
 
 impl TurnSubscribers {
+    /// Waits for the rest of a message's turn, without what it has said so far.
+    pub(crate) fn join_rest(&self, message: &MessageId) -> BoxStream<'static, Progress> {
+        let (progress, words) = mpsc::channel(PROGRESS_QUEUE);
+        let (answer, end) = oneshot::channel();
+        let waiter = Waiter { progress, answer, lagging: false };
+        self.waiting.lock().waiters.entry(message.clone()).or_default().push(waiter);
+        progress_stream(words, end)
+    }
+
     /// Waits for a message's turn. A waiter that joins a turn under way first gets the text so far and the open requests
     /// for approval.
     pub(crate) fn join(&self, message: &MessageId) -> BoxStream<'static, Progress> {
@@ -144,6 +155,10 @@ impl TurnSubscribers {
 
     pub(crate) fn tool(&self, name: &str, state: &'static str) {
         self.waiting.lock().tell(&Progress::Tool { name: name.to_owned(), state });
+    }
+
+    pub(crate) fn client_calls(&self, calls: Vec<ToolCall>, usage: Usage) {
+        self.waiting.lock().tell(&Progress::ClientCalls { calls, usage });
     }
 
     pub(crate) fn approval(&self, approval: &Approval) {
@@ -250,7 +265,6 @@ fn progress_stream(
 #[cfg(test)]
 mod tests {
     use cairn_types::ids::TurnId;
-    use cairn_types::model::Usage;
     use cairn_types::ports::Reply;
 
     use super::*;

@@ -50,9 +50,10 @@ pub use secrets::McpSecrets;
 pub use secrets::{is_secret, names_variable, without_secrets};
 use source::{Seg, Source};
 pub use types::{
-    ANTHROPIC_URL, AdminConfig, AgentConfig, Api, Bot, Bots, Config, Embeddings, FetchConfig, Limits, Log,
-    LogFormat, McpConfig, ModelConfig, Network, NetworkKind, OFFLINE, OPENAI_URL, PlaceKeys, PlatformId,
-    Provider, ScheduleConfig, SearchConfig, SearchProvider, SpeakConfig, Store, TranscribeConfig,
+    ANTHROPIC_URL, AdminConfig, AgentConfig, Api, ApiKeyConfig, Bot, Bots, Config, Embeddings, FetchConfig,
+    Limits, Log, LogFormat, McpConfig, ModelConfig, Network, NetworkKind, OFFLINE, OPENAI_URL,
+    OpenAiApiConfig, PlaceKeys, PlatformId, Provider, ScheduleConfig, SearchConfig, SearchProvider,
+    SpeakConfig, Store, TranscribeConfig,
 };
 
 /// A configuration, with its file, warnings and secrets.
@@ -69,6 +70,8 @@ pub struct Loaded {
     headers: BTreeMap<String, BTreeMap<String, SecretString>>,
     /// By platform.
     tokens: BTreeMap<String, Result<SecretString, Problem>>,
+    /// Of clients of the OpenAI-compatible endpoint, by name.
+    client_keys: BTreeMap<String, Result<SecretString, Problem>>,
     mcp: BTreeMap<String, McpSecrets>,
     /// The key of the server of transcriptions.
     transcribe_key: Option<SecretString>,
@@ -154,12 +157,18 @@ impl Loaded {
         self.mcp.get(server).cloned().unwrap_or_default()
     }
 
-    /// Checks that every bot has its token. Only the daemon needs tokens.
+    /// The key of a client of the OpenAI-compatible endpoint, by its name.
+    pub fn client_key(&self, name: &str) -> Option<&SecretString> {
+        self.client_keys.get(name)?.as_ref().ok()
+    }
+
+    /// Checks that every bot has its token, and that the keys of clients are there. Only the daemon needs them.
     ///
     /// # Errors
-    /// Tokens are named and cannot be read.
+    /// Tokens or keys are named and cannot be read.
     pub fn check_tokens(&self) -> Result<(), ConfigError> {
-        let problems: Vec<_> = self.tokens.values().filter_map(|token| token.clone().err()).collect();
+        let all = self.tokens.values().chain(self.client_keys.values());
+        let problems: Vec<_> = all.filter_map(|token| token.clone().err()).collect();
         if problems.is_empty() { Ok(()) } else { Err(ConfigError { problems }) }
     }
 
@@ -204,6 +213,7 @@ impl Loaded {
             }
         }
         self.tokens.clone_from(&other.tokens);
+        self.client_keys.clone_from(&other.client_keys);
         self.mcp.extend(other.mcp.clone());
         self.password.clone_from(&other.password);
         self.transcribe_key.clone_from(&other.transcribe_key);
@@ -316,12 +326,15 @@ fn examined(file: &Path, text: &str, env: &dyn Environment) -> Result<(Loaded, V
     }
     check::check_log(&mut check, &config.log);
     check::check_admin(&mut check, &config.admin);
+    config.openai_api =
+        check::check_openai_api(&mut check, std::mem::take(&mut config.openai_api), &config, env);
     check::check_store(&mut check, &mut config, env);
     let Check { mut problems, mut warnings, .. } = check;
     problems.sort_by_key(|problem| problem.place.as_ref().map(|place| (place.line, place.column)));
     let Keys { keys, headers, transcribe_key, speak_key, search_key } =
         read_keys(&source, &config, env, &mut warnings, &mut problems);
     let tokens = read_tokens(&source, &config, env, &mut warnings);
+    let client_keys = read_client_keys(&source, &config.openai_api, env, &mut warnings);
     let password = read_password(&source, &config.store, env).map(|password| {
         password.map(|(password, warning)| {
             warnings.extend(warning.map(|text| format!("[store]: {text}")));
@@ -342,6 +355,7 @@ fn examined(file: &Path, text: &str, env: &dyn Environment) -> Result<(Loaded, V
             keys,
             headers,
             tokens,
+            client_keys,
             mcp,
             transcribe_key,
             speak_key,
@@ -445,6 +459,51 @@ fn read_tokens(
     }
     tokens
 }
+
+/// Reads the keys of clients of the OpenAI-compatible endpoint, if it is configured.
+fn read_client_keys(
+    source: &Source<'_>,
+    api: &OpenAiApiConfig,
+    env: &dyn Environment,
+    warnings: &mut Vec<String>,
+) -> BTreeMap<String, Result<SecretString, Problem>> {
+    let mut keys = BTreeMap::<String, Result<SecretString, Problem>>::new();
+    for (idx, key) in api.keys.iter().enumerate().filter(|_| api.listen.is_some()) {
+        let named = secrets::SecretSource {
+            what: "key",
+            env_key: "key_env",
+            variable: key.key_env.as_deref(),
+            file: key.key_file.as_deref(),
+            is_word: true,
+        };
+        let field = if key.key_env.is_some() { "key_env" } else { "key_file" };
+        let problem = |why: String| {
+            let at = key_path!["openai_api", "keys", idx, field];
+            Problem::new(format!("`{field}` of the key `{}` of [openai_api]: {why}", key.name))
+                .at(source.value_place(&at))
+                .hint("`head -c 32 /dev/urandom | base64` makes a key")
+        };
+        let Some(read) = named.read(env) else { continue };
+        let read = read.map_err(|why| problem(why.to_string())).and_then(|(secret, warning)| {
+            warnings.extend(warning.map(|text| format!("[openai_api]: {text}")));
+            let is_same = |known: &Result<SecretString, _>| {
+                known.as_ref().is_ok_and(|known| known.expose_secret() == secret.expose_secret())
+            };
+            if secret.expose_secret().len() < CLIENT_KEY_MIN {
+                return Err(problem(format!("it has fewer than {CLIENT_KEY_MIN} characters")));
+            }
+            match keys.iter().find(|(_, known)| is_same(known)) {
+                Some((other, _)) => Err(problem(format!("it is the same as that of `{other}`"))),
+                None => Ok(secret),
+            }
+        });
+        keys.insert(key.name.clone(), read);
+    }
+    keys
+}
+
+/// Shortest key of a client, in bytes.
+const CLIENT_KEY_MIN: usize = 16;
 
 /// Keys and secret headers of servers that are asked with them.
 struct Keys {

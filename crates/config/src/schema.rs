@@ -17,8 +17,9 @@ use super::hints;
 use super::secrets::looks_secret;
 use super::source::{Seg, Source};
 use super::types::{
-    AdminConfig, AgentConfig, Config, Embeddings, FetchConfig, Limits, Log, McpConfig, ModelConfig, Network,
-    PlaceKeys, ScheduleConfig, SearchConfig, SpeakConfig, Store, TranscribeConfig,
+    AdminConfig, AgentConfig, ApiKeyConfig, Config, Embeddings, FetchConfig, Limits, Log, McpConfig,
+    ModelConfig, Network, OpenAiApiConfig, PlaceKeys, ScheduleConfig, SearchConfig, SpeakConfig, Store,
+    TranscribeConfig,
 };
 
 /// Tables of a list that mean nothing without their name.
@@ -187,7 +188,9 @@ impl Table {
     pub(super) fn name(&self) -> String {
         match &*self.path {
             "" => "the top level".to_owned(),
-            path if NAMED.contains(&path) || path.ends_with(".places") => format!("[[{path}]]"),
+            path if NAMED.contains(&path) || path.ends_with(".places") || path.ends_with(".keys") => {
+                format!("[[{path}]]")
+            }
             path => format!("[{path}]"),
         }
     }
@@ -230,6 +233,8 @@ fn all_tables() -> Vec<Table> {
         ("limits", fields_of::<Limits>()),
         ("log", fields_of::<Log>()),
         ("admin", fields_of::<AdminConfig>()),
+        ("openai_api", fields_of::<OpenAiApiConfig>()),
+        ("openai_api.keys", fields_of::<ApiKeyConfig>()),
         ("store", fields_of::<Store>()),
         ("embeddings", fields_of::<Embeddings>()),
         ("retention", fields_of::<RetentionSettings>()),

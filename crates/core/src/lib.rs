@@ -10,6 +10,7 @@ pub mod artifact;
 pub mod awake;
 pub mod builtin_tools;
 pub mod chain;
+pub mod client_list;
 pub mod compaction;
 pub mod conversation;
 pub mod cues;

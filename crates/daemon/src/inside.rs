@@ -72,6 +72,10 @@ impl From<StartError> for Failure {
             StartError::Webhook(_) => {
                 Self::failed(message, "set `webhook_listen` to a free port at an address of this machine")
             }
+            StartError::OpenAi(_) => Self::failed(
+                message,
+                "set `listen` of [openai_api] to a free port at an address of this machine",
+            ),
             StartError::Tool(_) => Self::usage(message, ""),
             StartError::Socket(_) | StartError::Runtime(_) => {
                 Self::failed(message, "remove what is in the way, or give another --state")

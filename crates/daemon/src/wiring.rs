@@ -31,6 +31,7 @@ use cairn_server::chat::{Runner, RunnerDeps};
 use cairn_server::http::socket::{Socket, SocketError, SocketMode};
 use cairn_server::http::webhooks::NoWebhook;
 use cairn_server::http::{socket, webhooks};
+use cairn_server::openai::{NoAddress, OpenAiAddress};
 use cairn_server::parts::adapters::Adapters;
 use cairn_server::parts::agents::{AgentRegistry, watch_windows};
 use cairn_server::parts::background::Background;
@@ -65,6 +66,8 @@ pub enum StartError {
     Socket(#[from] SocketError),
     #[error(transparent)]
     Webhook(#[from] NoWebhook),
+    #[error(transparent)]
+    OpenAi(#[from] NoAddress),
 }
 
 impl From<RuntimeError> for StartError {
@@ -129,6 +132,8 @@ pub struct Daemon {
     socket: Socket,
     adapters: Adapters,
     webhooks: Vec<Background>,
+    /// The OpenAI-compatible endpoint.
+    openai: Option<Background>,
     reloader: Option<Arc<Reloader>>,
     live: Live,
     identity: Identity,
@@ -206,6 +211,7 @@ impl Daemon {
             None => Networks::default(),
         };
         let bound = webhooks::bind(&webhooks).await?;
+        let openai = openai_address(&loaded, control).await?;
         let adapters: Arc<[Arc<dyn Adapter>]> = adapters.into();
         networks::note_access(&chats, &loaded.config, &people).await?;
         let runtime = runtime((&store, clean_stop), &loaded, &agents, &clock, &adapters).await?;
@@ -240,6 +246,7 @@ impl Daemon {
                     background.push(Background::start(keep_schedules(runtime.clone(), live.clone())));
                 }
                 Ok(Self {
+                    openai: openai.map(|openai| openai.serve(runtime.clone(), live.clone())),
                     store,
                     runtime,
                     agent_registry: agents,
@@ -322,6 +329,9 @@ impl Daemon {
             task.stop().await;
         }
         let in_order = self.runtime.shutdown(grace).await;
+        if let Some(openai) = self.openai {
+            openai.stop().await;
+        }
         self.agent_registry.tools().servers().close().await;
         leave.await;
         Ended { in_order, is_store_closed: self.store.close().await }
@@ -330,6 +340,17 @@ impl Daemon {
     /// The time for turns in progress when the daemon stops.
     pub fn grace(&self) -> Duration {
         Duration::from_secs(self.live.now().config.limits.shutdown_secs)
+    }
+}
+
+/// The bound address of the OpenAI-compatible endpoint, if there is one.
+async fn openai_address(
+    loaded: &Loaded,
+    control: Option<&Control>,
+) -> Result<Option<OpenAiAddress>, NoAddress> {
+    match control {
+        Some(_) => OpenAiAddress::bind(loaded).await,
+        None => Ok(None),
     }
 }
 

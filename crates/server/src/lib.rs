@@ -7,5 +7,6 @@ pub mod chat;
 pub mod http;
 pub mod messages;
 pub mod metrics;
+pub mod openai;
 pub mod parts;
 pub mod reload;

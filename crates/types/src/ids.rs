@@ -191,6 +191,9 @@ pub struct BadChannel {
 /// The platform of channels that are reached over the socket and the command line.
 pub const LOCAL_PLATFORM: &str = "local";
 
+/// The platform in the ids of those who talk through the OpenAI-compatible endpoint: `openai/KEY`. Their channels are local ones.
+pub const OPENAI_PLATFORM: &str = "openai";
+
 /// Most characters of a message on Discord.
 pub const DISCORD_MESSAGE_MAX: usize = 2_000;
 

@@ -29,19 +29,25 @@ impl ChannelState {
         let mut imported = self.handle.read(|conversation| import(conversation, said, &known));
         let events: Vec<Event> = std::mem::take(&mut imported.events);
         if !events.is_empty() {
-            self.importing = true;
-            let committed = self.commit(events).await;
-            self.importing = false;
-            committed?;
-            let (now, settings) = (self.shared.ports.now(), self.handle.settings());
-            let conversation = self.handle.snapshot();
-            let room = self.handle.engine.compact(&conversation, &settings, MakeRoom::Tier, now);
-            drop(conversation);
-            self.commit(room_made(room)).await?;
+            self.commit_past(events).await?;
             metrics::counter!("cairn_imported_total").increment(imported.messages);
-            self.handle.tell_compactor(CompactorMsg::Look);
         }
         Ok(imported)
+    }
+
+    /// Journals what this daemon has not seen happen. What of it does not fit leaves the window.
+    pub(super) async fn commit_past(&mut self, events: Vec<Event>) -> Result<(), Failed<StoreError>> {
+        self.importing = true;
+        let committed = self.commit(events).await;
+        self.importing = false;
+        committed?;
+        let (now, settings) = (self.shared.ports.now(), self.handle.settings());
+        let conversation = self.handle.snapshot();
+        let room = self.handle.engine.compact(&conversation, &settings, MakeRoom::Tier, now);
+        drop(conversation);
+        self.commit(room_made(room)).await?;
+        self.handle.tell_compactor(CompactorMsg::Look);
+        Ok(())
     }
 
     /// The ids of messages that the channel has accepted or refused before.

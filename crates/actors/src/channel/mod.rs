@@ -3,6 +3,7 @@
 //! Every change goes the same way: a pure decision names the events, the journal makes them durable, then they are folded
 //! in under the write lock. Turns and runs are tasks beside the actor, which propose their changes to it.
 
+mod client_lists;
 mod deliveries;
 mod imports;
 mod next_turn;

@@ -23,7 +23,7 @@ use crate::messages::{Compaction, CompactorMsg, Request, RoomMade, RunTicket};
 use crate::subscribers::ended_stream;
 
 /// Seconds until a full queue is worth another try.
-const BUSY_RETRY_SECS: u64 = 5;
+pub(super) const BUSY_RETRY_SECS: u64 = 5;
 
 /// Longest wait for the views to tell whether a message was seen. They may be catching up with the journal, and the open
 /// turn must not wait for that.
@@ -91,6 +91,11 @@ impl ChannelState {
                 drop(reply.send(answer(self.cancel_reminder(id, by, owner).await)?));
             }
             Request::Import { said, reply } => drop(reply.send(answer(self.import(&said).await)?)),
+            Request::TakeList { list, permit, reply } => {
+                let admitted = answer(self.take_list(&list).await)?;
+                drop(permit);
+                drop(reply.send(admitted));
+            }
             Request::FireDue => self.fire_due().await?,
         }
         Ok(())
@@ -164,7 +169,7 @@ impl ChannelState {
 
     /// Refuses a message whose author is over a limit. On a chat network the refusal is journalled: the network may deliver
     /// the message again after a restart, which resets the hour. On the local platform the sender may try again.
-    async fn check_limit(&mut self, inbound: &Inbound) -> Result<(), Failed<Refusal>> {
+    pub(super) async fn check_limit(&mut self, inbound: &Inbound) -> Result<(), Failed<Refusal>> {
         if !inbound.addressed {
             return Ok(());
         }
@@ -189,12 +194,22 @@ impl ChannelState {
         print: String,
         before: Option<Event>,
     ) -> Result<Admission, Failed<Refusal>> {
-        let (n_pending, turn) =
-            self.handle.read(|conversation| (conversation.pending.len(), conversation.next_turn()));
+        let n_pending = self.handle.read(|conversation| conversation.pending.len());
         if n_pending >= self.shared.live.limits().channel_queue {
             return Err(Refusal::Busy { retry_after_secs: BUSY_RETRY_SECS }.into());
         }
         self.check_limit(inbound).await?;
+        self.enqueue_within_limits(inbound, print, before).await
+    }
+
+    /// Makes a new message pending, for which there is room and whose author is within the limits.
+    pub(super) async fn enqueue_within_limits(
+        &mut self,
+        inbound: &Inbound,
+        print: String,
+        before: Option<Event>,
+    ) -> Result<Admission, Failed<Refusal>> {
+        let turn = self.handle.read(Conversation::next_turn);
         let mut pending = Pending {
             message: inbound.message.clone(),
             turn: turn.clone(),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_core::agent::AgentSettings;
+use cairn_core::client_list::CUT_MARK;
 use cairn_core::conversation::{Conversation, MAX_INTERRUPTIONS, OpenTurn};
 use cairn_core::engine::MakeRoom;
 use cairn_core::gather::{Arrival, wait_for_more};
@@ -217,6 +218,7 @@ impl ChannelState {
             times: Arc::clone(&times),
             call: Arc::clone(&call),
             authors: authors.clone(),
+            client: self.handle.client_tools(),
         };
         let started = Instant::now();
         self.current = Some(Current { attempt, token: token.clone(), started, times, call, authors, show });
@@ -555,7 +557,7 @@ impl ChannelState {
     ) -> Option<Closing> {
         let delivers = self.handle.id.platform() != LOCAL_PLATFORM;
         let call = self.current.as_ref().and_then(|current| current.call.take());
-        let (now, mark) = (self.shared.ports.now(), format!("[cut short here: {call_result}]"));
+        let (now, mark) = (self.shared.ports.now(), format!("{CUT_MARK}{call_result}]"));
         self.handle.read(|conversation| {
             let open = conversation.open_turn.as_ref()?;
             let draft = draft_of(open, &drafts);

@@ -212,7 +212,8 @@ async fn who_waits_sees_the_tools_at_work() {
             | Progress::Restarted
             | Progress::Approval(_)
             | Progress::Waiting(_)
-            | Progress::Ended(_) => None,
+            | Progress::Ended(_)
+            | Progress::ClientCalls { .. } => None,
         })
         .collect();
     assert_eq!(tools, ["started", "done"]);

@@ -9,6 +9,7 @@ use cairn_core::builtin_tools::{MEMORY_FORGET, MEMORY_SAVE};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use cairn_core::agent::AgentSettings;
 use cairn_core::result_guard::ResultRoom;
 use cairn_core::settings::ResultGuardSettings;
 use cairn_types::event::Event;
@@ -22,6 +23,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 use tracing::Instrument as _;
 
+use crate::client_tools::ClientTools;
 use crate::handle::ChannelHandle;
 use crate::live::Live;
 use crate::ports::Ports;
@@ -88,7 +90,7 @@ impl CallResult {
         Self::failed(outcome, reason, Provenance::default())
     }
 
-    fn failed(outcome: ToolOutcome, error: String, provenance: Provenance) -> Self {
+    pub(crate) fn failed(outcome: ToolOutcome, error: String, provenance: Provenance) -> Self {
         let output = ToolOutput::text(format!("error: {error}"));
         Self { output, outcome, error: Some(error), provenance, events: Vec::new() }
     }
@@ -98,12 +100,26 @@ pub(crate) struct Toolbox {
     builtin: Builtin,
     live: Arc<Live>,
     tasks: Tasks,
+    /// The tools of the client that waits for the turn.
+    client: Option<Arc<ClientTools>>,
 }
 
 impl Toolbox {
     /// `live` limits how long a call may take; `tasks` runs the tools that are not built in.
-    pub(crate) fn new(ports: Arc<Ports>, live: Arc<Live>, tasks: Tasks, handle: Arc<ChannelHandle>) -> Self {
-        Self { builtin: Builtin::new(ports, handle), live, tasks }
+    pub(crate) fn new(
+        ports: Arc<Ports>,
+        live: Arc<Live>,
+        tasks: Tasks,
+        handle: Arc<ChannelHandle>,
+        client: Option<Arc<ClientTools>>,
+    ) -> Self {
+        Self { builtin: Builtin::new(ports, handle), live, tasks, client }
+    }
+
+    /// A tool of the client, unless the agent has one of that name.
+    fn of_client(&self, name: &str, settings: &AgentSettings) -> Option<(&ClientTools, &ToolDef)> {
+        let client = self.client.as_deref().filter(|_| settings.tools.iter().all(|own| own.name != name))?;
+        Some((client, client.get(name)?))
     }
 
     pub(crate) fn ports(&self) -> &Ports {
@@ -112,6 +128,10 @@ impl Toolbox {
 
     pub(crate) fn handle(&self) -> &ChannelHandle {
         &self.builtin.handle
+    }
+
+    pub(crate) fn is_of_client(&self, name: &str) -> bool {
+        self.of_client(name, &self.handle().settings()).is_some()
     }
 
     fn other(&self, name: &str) -> Option<Arc<dyn Tool>> {
@@ -132,6 +152,11 @@ impl Toolbox {
         grounds: &SpokenWords,
     ) -> (Effect, Verdict) {
         let settings = self.handle().settings();
+        if let Some((_, def)) = self.of_client(&call.name, &settings) {
+            // The client decides what its tools do.
+            let checked = self.ports().arguments.check(def, &call.arguments);
+            return (Effect::Changes, checked.err().map_or(Verdict::Ready, Verdict::Refused));
+        }
         let Some(def) = settings.tools.iter().find(|tool| tool.name == call.name) else {
             let names: Vec<_> = settings.tools.iter().map(|tool| tool.name.as_str()).collect();
             let name: String = call.name.chars().take(100).collect();
@@ -186,6 +211,9 @@ impl Toolbox {
         ordinal: usize,
         room: &ResultRoom,
     ) -> CallResult {
+        if let Some((client, _)) = self.of_client(&call.name, &self.handle().settings()) {
+            return client.call(call).await;
+        }
         let used = match self.other(&call.name).filter(|_| !is_builtin(&call.name)) {
             Some(tool) => self.call_other(tool, call).await,
             None => self.call_own(call, model, ordinal, room).await,

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cairn_core::conversation::Conversation;
 use cairn_core::trust::window_provenance;
 use cairn_types::event::{ApprovalEvent, DeliveryEvent, Event, TurnEvent};
 use cairn_types::ids::{ApprovalId, ChannelId, LOCAL_PLATFORM, OutboxId, Seq, TurnId};
@@ -69,6 +70,7 @@ impl Turn {
         recalled: &[Memory],
     ) -> Result<(), TurnFailure> {
         let planned = self.plan(tools, calls, recalled).await?;
+        self.ask_client(tools, &planned);
         let mut guard = ResultGuard::new(tools, &self.settings, planned.len());
         let room = guard.room.shared_by(planned.len());
         let permits = Semaphore::new(PARALLEL_MAX);
@@ -92,6 +94,19 @@ impl Turn {
             guard.journalled();
         }
         Ok(())
+    }
+
+    /// Hands the client the calls of its own tools.
+    fn ask_client(&self, tools: &Toolbox, planned: &[PlannedCall<'_>]) {
+        let Some(client) = &self.args.client else { return };
+        let made = planned.iter().filter(|planned| planned.refused.is_none()).map(|planned| &planned.call);
+        let theirs: Vec<ToolCall> = made.filter(|call| tools.is_of_client(&call.name)).cloned().collect();
+        if !theirs.is_empty() {
+            client.expect(&theirs);
+            let open = |conversation: &Conversation| conversation.open_turn.as_ref().map(|open| open.usage);
+            let usage = self.args.handle.read(open).unwrap_or_default();
+            self.args.handle.subscribers.client_calls(theirs, usage);
+        }
     }
 
     /// Journals that calls were not made, since the turn makes no more.

@@ -152,8 +152,10 @@ impl Turn {
 
     /// The settings on each model of the chain, as they are in this conversation.
     fn candidates(&self) -> Vec<Arc<AgentSettings>> {
-        let handle = &self.args.handle;
-        handle.read(|conversation| self.agent.chain().map(|one| one.settings_in(conversation)).collect())
+        let chain = self.agent.chain();
+        let settings: Vec<_> =
+            self.args.handle.read(|conversation| chain.map(|one| one.settings_in(conversation)).collect());
+        settings.into_iter().map(|settings| self.args.with_client_tools(settings)).collect()
     }
 
     /// The standing of each model in the chain. Those in `refused` are never asked.

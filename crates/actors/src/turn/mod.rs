@@ -57,7 +57,8 @@ pub(crate) async fn run(args: TurnArgs) -> TurnResult {
     let (budget, show) = (Arc::new(Budget::new(limit)), args.show.clone());
     let agent = args.handle.agent();
     let turn = Turn {
-        settings: args.handle.read(|conversation| agent.serving_settings(conversation)),
+        settings: args
+            .with_client_tools(args.handle.read(|conversation| agent.serving_settings(conversation))),
         agent,
         outage_wait: OutageWait::of(&args.handle, args.show.is_some(), &args.shared.live.limits()),
         budget: Arc::clone(&budget),
@@ -95,7 +96,8 @@ impl Turn {
             TimeZone::UTC
         });
         let Shared { ports, live, lifecycle, .. } = self.args.shared.clone();
-        let tools = Toolbox::new(ports, live, lifecycle.tasks.clone(), Arc::clone(&self.args.handle));
+        let (handle, client) = (Arc::clone(&self.args.handle), self.args.client.clone());
+        let tools = Toolbox::new(ports, live, lifecycle.tasks.clone(), handle, client);
         let mut rounds = self.settings.max_rounds.max(1);
         let (mut round, mut misses) = (0, 0);
         while round < rounds {

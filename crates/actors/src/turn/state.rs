@@ -17,6 +17,7 @@ use super::outage::OutageWait;
 use super::under_way::CallUnderWay;
 use crate::admission::CallSlot;
 use crate::agent::AgentRuntime;
+use crate::client_tools::ClientTools;
 use crate::failure;
 use crate::handle::ChannelHandle;
 use crate::messages::{ChannelMsg, TurnLink};
@@ -33,6 +34,18 @@ pub(crate) struct TurnArgs {
     pub(crate) call: Arc<CallUnderWay>,
     /// The authors of the messages that it answers.
     pub(crate) authors: Vec<String>,
+    /// The tools of the client that waits for it.
+    pub(crate) client: Option<Arc<ClientTools>>,
+}
+
+impl TurnArgs {
+    /// Settings with the tools of the client.
+    pub(super) fn with_client_tools(&self, settings: Arc<AgentSettings>) -> Arc<AgentSettings> {
+        match &self.client {
+            Some(client) => client.added_to(settings),
+            None => settings,
+        }
+    }
 }
 
 pub(super) struct Turn {
@@ -83,7 +96,8 @@ impl Turn {
 
     /// The settings of the turn's agent on the model that answers here, as they are in this conversation.
     pub(super) fn serving_settings(&self) -> Arc<AgentSettings> {
-        self.args.handle.read(|conversation| self.agent.serving_settings(conversation))
+        let settings = self.args.handle.read(|conversation| self.agent.serving_settings(conversation));
+        self.args.with_client_tools(settings)
     }
 
     /// The settings by which the history makes room: those on the current model, or on the one that it stands in for.

@@ -3,6 +3,7 @@
 mod agents;
 mod models;
 mod network;
+mod openai_api;
 mod schedules;
 mod speak;
 mod store;
@@ -25,6 +26,7 @@ use super::url;
 pub(super) use agents::{check_agents, check_prices};
 pub(super) use models::{check_models, trimmed, url_trouble};
 pub(super) use network::{bot_path, check_bots, check_operators, check_webhooks};
+pub(super) use openai_api::check_openai_api;
 pub(super) use schedules::check_schedules;
 pub(super) use speak::check_speak;
 pub(super) use store::check_store;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cairn_types::ids::LOCAL_PLATFORM;
+use cairn_types::ids::{LOCAL_PLATFORM, OPENAI_PLATFORM};
 use cairn_types::tool::is_entry;
 
 use super::{Check, IdRule, below, key_path};
@@ -212,7 +212,8 @@ fn check_trust(check: &mut Check<'_, '_>, at: &[Seg], agent: &AgentConfig, serve
     for (key, people) in [("trusted", &trust.trusted), ("approvers", &trust.approvers)] {
         for person in people {
             let is_person = person.split_once('/').is_some_and(|(platform, user)| {
-                (platform == LOCAL_PLATFORM || NetworkKind::of_platform(platform).is_some())
+                ([LOCAL_PLATFORM, OPENAI_PLATFORM].contains(&platform)
+                    || NetworkKind::of_platform(platform).is_some())
                     && !user.is_empty()
             });
             if !is_person {

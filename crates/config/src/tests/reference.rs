@@ -83,7 +83,8 @@ fn lines_of(table: &Table) -> String {
     let root = table.path.split('.').next().unwrap();
     let is_telegram = root == "telegram";
     // Without one of these tables there is no such thing: all of it is an example.
-    let is_example = ["models", "agents", "mcp", "schedules", "discord", "telegram"].contains(&root);
+    let is_example =
+        ["models", "agents", "mcp", "schedules", "discord", "telegram", "openai_api"].contains(&root);
     let (mut out, mut before) = (String::new(), None);
     if !table.path.is_empty() {
         out = format!("{}{}\n", if is_example { "#" } else { "" }, table.name());

@@ -14,6 +14,7 @@
 mod agents;
 mod limits;
 mod network;
+mod openai_api;
 mod schedules;
 mod speak;
 mod tools;
@@ -39,6 +40,7 @@ pub(super) use agents::{WINDOW, WINDOW_MAX, WINDOW_MIN};
 pub use limits::Limits;
 pub use network::{Bot, Bots, Network, NetworkKind, PlaceKeys, PlatformId};
 pub(super) use network::{is_id, is_name};
+pub use openai_api::{ApiKeyConfig, OpenAiApiConfig};
 pub use schedules::ScheduleConfig;
 pub use speak::SpeakConfig;
 pub use tools::{FetchConfig, McpConfig, SearchConfig, SearchProvider};
@@ -97,6 +99,11 @@ pub struct Config {
     pub log: Log,
     /// Figures for Prometheus, and a page for browsers
     pub admin: AdminConfig,
+    /// An endpoint for clients that speak OpenAI's API: their agents are its models; a restart applies changes
+    ///
+    /// Open WebUI, SillyTavern, the `openai` package and others get conversations that do not overflow: `docs/src/openai-api.md`.
+    #[serde(skip_serializing_if = "is_unused")]
+    pub openai_api: OpenAiApiConfig,
     /// Where the state is: in files of the state folder, or in a database
     pub store: Store,
     /// Embeddings: searches find entries that mean what is asked, whatever their words; a restart applies changes
@@ -117,6 +124,10 @@ pub struct Embeddings {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"/var/lib/cairn-models/all-MiniLM-L6-v2")]
     pub folder: Option<PathBuf>,
+}
+
+fn is_unused(api: &OpenAiApiConfig) -> bool {
+    *api == OpenAiApiConfig::default()
 }
 
 fn is_empty(bots: &Bots) -> bool {

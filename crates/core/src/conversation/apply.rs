@@ -6,8 +6,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::{
-    AnswerDraft, AnsweredBy, Conversation, Failures, Learnt, Lost, OUTCOMES_KEPT, OpenTurn, Reported, Spent,
-    Undone, is_recent,
+    AnswerDraft, AnsweredBy, ClientSystem, Conversation, Failures, Learnt, Lost, OUTCOMES_KEPT, OpenTurn,
+    Reported, Spent, Undone, is_recent,
 };
 use crate::artifact::{self, ordinal};
 use crate::reminder;
@@ -104,6 +104,11 @@ impl Conversation {
             MessageEvent::Deleted { message, seqs } => {
                 self.delete(message, seqs);
                 self.deleted_n = n;
+            }
+            MessageEvent::SystemSet { author, text, tokens } => {
+                let (by, text) = (author.id.clone(), text.as_str().into());
+                self.client_system = (*tokens > 0).then_some(ClientSystem { by, text, tokens: *tokens });
+                self.restart_watches();
             }
             MessageEvent::CommandTaken { .. } | MessageEvent::Refused { .. } => {}
         }
@@ -562,6 +567,7 @@ impl Conversation {
         self.stack.clear();
         self.live.clear();
         self.left = Provenance::default();
+        self.client_system = None;
         self.undone.clear();
         self.pruned.clear();
         self.withheld.clear();

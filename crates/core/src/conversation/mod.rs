@@ -298,6 +298,9 @@ pub struct Conversation {
     /// The person whom this private chat is with, `PLATFORM/USER`; none in a group.
     #[serde(default)]
     pub direct_with: Option<String>,
+    /// What the program through which a person talks wants of the agent. It stands behind the agent's own prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_system: Option<ClientSystem>,
     /// Whose text has left `live` in this generation: it stands behind summaries and markers.
     #[serde(default)]
     pub left: Provenance,
@@ -313,6 +316,17 @@ pub struct Conversation {
     /// The highest number that a reminder got as its id.
     #[serde(default)]
     pub newest_reminder: u64,
+}
+
+/// The system message of a client.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientSystem {
+    /// The person whose client sent it, `PLATFORM/USER`.
+    pub by: String,
+    /// Empty: it has expired.
+    pub text: Arc<str>,
+    /// Estimated tokens, before correction.
+    pub tokens: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -351,6 +365,7 @@ impl Conversation {
             deleted_n: 0,
             pending: VecDeque::new(),
             open_turn: None,
+            client_system: None,
             run: None,
             queued_runs: VecDeque::new(),
             outcomes: VecDeque::new(),

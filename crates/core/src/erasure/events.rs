@@ -73,6 +73,7 @@ impl Eraser {
         let person = self.survey.person();
         match event {
             Event::Message(MessageEvent::Accepted(pending)) => self.survey.is_theirs(&pending.author),
+            Event::Message(MessageEvent::SystemSet { author, .. }) => self.survey.is_theirs(author),
             Event::Message(MessageEvent::Edited { message, .. }) => {
                 let mut message = message.clone();
                 self.mask.message(&mut message);

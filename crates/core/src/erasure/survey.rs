@@ -199,6 +199,7 @@ impl Survey {
                 }
             }
             MessageEvent::Edited { parts, .. } => self.note_quotes(channel, parts),
+            MessageEvent::SystemSet { author, .. } => drop(self.meet(author)),
             MessageEvent::Deleted { .. } | MessageEvent::Refused { .. } => {}
         }
     }

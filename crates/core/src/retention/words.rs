@@ -2,6 +2,7 @@
 //! what order stays, and with it all that a conversation folds to; memories keep their texts.
 
 use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
@@ -29,6 +30,7 @@ pub struct InUse {
     markers: Vec<(Seq, Seq)>,
     deliveries: HashSet<OutboxId>,
     reminders: HashSet<ReminderId>,
+    client_system: Option<Arc<str>>,
 }
 
 impl InUse {
@@ -50,6 +52,7 @@ impl InUse {
             markers: stack.markers().map(range).collect(),
             deliveries: conversation.owed.iter().chain(&conversation.undelivered).cloned().collect(),
             reminders: conversation.reminders.keys().cloned().collect(),
+            client_system: conversation.client_system.as_ref().map(|system| Arc::clone(&system.text)),
         };
         let provisional = stack.summaries().filter(|summary| summary.provisional);
         in_use.owed.extend(provisional.map(|summary| (summary.from_seq, summary.to_seq)));
@@ -74,6 +77,7 @@ impl InUse {
                 MessageEvent::Accepted(Pending { message, .. }) | MessageEvent::Edited { message, .. } => {
                     self.pending.contains(message) || seq.is_some_and(|seq| self.has(seq))
                 }
+                MessageEvent::SystemSet { text, .. } => self.client_system.as_deref() == Some(text.as_str()),
                 MessageEvent::Deleted { .. }
                 | MessageEvent::CommandTaken { .. }
                 | MessageEvent::Refused { .. } => false,

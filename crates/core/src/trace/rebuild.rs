@@ -140,6 +140,9 @@ pub fn rebuild(inputs: Inputs<'_>) -> Result<Rebuilt, Gap> {
         gaps.push(Gap::Text { what: "system prompt".to_owned() });
         String::new()
     });
+    if conversation.client_system.as_ref().is_some_and(|system| system.text.is_empty()) {
+        gaps.push(Gap::Text { what: "system message of the client".to_owned() });
+    }
     let tools = known_tools(frame, tools, &mut gaps);
     let mut recalled = Vec::with_capacity(conversation.recalled.len());
     for id in &conversation.recalled {

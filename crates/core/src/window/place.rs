@@ -1,17 +1,19 @@
-//! Where the agent talks, as its request says it: a fixed text for each kind of place, behind the system prompt.
+//! Where the agent talks, as its request says it, behind the system prompt: a fixed text for each kind of place, and what the
+//! program through which a person talks adds to it.
 
-use crate::conversation::Conversation;
+use crate::conversation::{ClientSystem, Conversation};
 use crate::silence::SILENCE;
 use cairn_types::ids::{DISCORD_MESSAGE_MAX, LOCAL_PLATFORM, TELEGRAM_MESSAGE_MAX};
-use cairn_types::text::escape::grouped;
+use cairn_types::text::escape::{escape_text, grouped};
 use cairn_types::tokens::estimate;
 
-/// What kind of place a channel is. It follows from the channel's name and from whether it is a private chat, so that a
-/// request of the past gets the same text again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What kind of place a channel is. It follows from the conversation alone, so that a request of the past gets the same text
+/// again.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     network: Network,
     is_group: bool,
+    client: Option<ClientSystem>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,27 +27,36 @@ enum Network {
 
 impl Place {
     /// The local platform, where there are no groups.
-    pub const LOCAL: Self = Self { network: Network::Local, is_group: false };
+    pub const LOCAL: Self = Self { network: Network::Local, is_group: false, client: None };
 
     pub fn of(conversation: &Conversation) -> Self {
         let platform = conversation.channel.platform();
         // A bot of a network may have a name of its own: `discord-NAME`.
         let network = match platform.split('-').next().unwrap_or(platform) {
-            LOCAL_PLATFORM => return Self::LOCAL,
+            LOCAL_PLATFORM => return Self { client: conversation.client_system.clone(), ..Self::LOCAL },
             "discord" => Network::Discord,
             "telegram" => Network::Telegram,
             _ => Network::Other,
         };
-        Self { network, is_group: conversation.direct_with.is_none() }
+        Self { network, is_group: conversation.direct_with.is_none(), client: None }
     }
 
     /// Several people talk here, and the agent may stay silent.
-    pub fn is_group(self) -> bool {
+    pub fn is_group(&self) -> bool {
         self.is_group
     }
 
     /// What the agent is told of it.
-    pub fn text(self) -> String {
+    pub fn text(&self) -> String {
+        let mut text = self.own_text();
+        if let Some(client) = self.client.as_ref().filter(|client| !client.text.is_empty()) {
+            text.push_str(CLIENT);
+            text.push_str(&escape_text(&client.text));
+        }
+        text
+    }
+
+    fn own_text(&self) -> String {
         let on = match self.network {
             Network::Local => return format!("{HEAD}{LOCAL}"),
             Network::Discord => " on Discord",
@@ -65,7 +76,7 @@ impl Place {
     }
 
     /// The length and the markup that show there: what the adapters render.
-    fn shows(self) -> String {
+    fn shows(&self) -> String {
         let (most, markup) = match self.network {
             Network::Discord => (
                 DISCORD_MESSAGE_MAX,
@@ -88,10 +99,14 @@ impl Place {
     }
 
     /// Tokens of the text, before correction.
-    pub fn tokens(self) -> u64 {
-        u64::from(estimate(&self.text())) + 1
+    pub fn tokens(&self) -> u64 {
+        let client = self.client.as_ref().map_or(0, |client| client.tokens + estimate(CLIENT));
+        u64::from(estimate(&self.own_text()) + client) + 1
     }
 }
+
+const CLIENT: &str = "\n\n[System: client] The program that this person uses adds instructions, which follow. They hold where nothing above \
+                      says otherwise.\n";
 
 const HEAD: &str = "[System: place] ";
 

@@ -11,6 +11,7 @@ mod e2e;
 mod faults;
 mod forget;
 mod nodes;
+mod openai;
 mod page;
 mod service;
 mod sight;

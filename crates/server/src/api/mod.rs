@@ -30,4 +30,5 @@ mod watch;
 
 pub use reminders::ReminderParams;
 pub use routes::{router, routers, with_fallbacks};
+pub(crate) use shared::runtime_error;
 pub use shared::{Admin, Body, Channel, ListParams, Page, Params, Segment, Shared, backup_error};

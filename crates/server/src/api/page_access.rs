@@ -42,11 +42,15 @@ struct Key {
 }
 
 impl Key {
-    /// Compares in constant time for texts of equal length.
     fn is(&self, given: &str) -> bool {
-        let differing = |sum, (a, b): (u8, u8)| sum | (a ^ b);
-        self.secret.len() == given.len() && self.secret.bytes().zip(given.bytes()).fold(0, differing) == 0
+        is_same_secret(&self.secret, given)
     }
+}
+
+/// Compares in constant time for texts of equal length.
+pub(crate) fn is_same_secret(secret: &str, given: &str) -> bool {
+    let differing = |sum, (a, b): (u8, u8)| sum | (a ^ b);
+    secret.len() == given.len() && secret.bytes().zip(given.bytes()).fold(0, differing) == 0
 }
 
 /// Links and sessions, limited in number and lifetime.

@@ -276,7 +276,7 @@ pub(super) fn no_daemon(message: &'static str, hint: &'static str) -> ApiError {
     ApiError::new(StatusCode::CONFLICT, "no_daemon", message, hint)
 }
 
-pub(super) fn runtime_error(error: RuntimeError) -> ApiError {
+pub(crate) fn runtime_error(error: RuntimeError) -> ApiError {
     let message = error.to_string();
     match error {
         RuntimeError::NoSuchChannel(channel) => no_such_channel(&channel),

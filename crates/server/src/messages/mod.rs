@@ -101,6 +101,7 @@ async fn whole(mut admission: Admission) -> Result<Response, ApiError> {
             Progress::Delta(_)
             | Progress::Restarted
             | Progress::Tool { .. }
+            | Progress::ClientCalls { .. }
             | Progress::Approval(_)
             | Progress::Waiting(_) => {}
         }
@@ -116,7 +117,15 @@ pub fn events(message: MessageId, admission: Admission) -> Response {
         if over {
             return None;
         }
-        let (event, over) = match progress.next().await {
+        let next = loop {
+            // No client of the socket has tools.
+            match progress.next().await {
+                Some(Progress::ClientCalls { .. }) => {}
+                next => break next,
+            }
+        };
+        let (event, over) = match next {
+            Some(Progress::ClientCalls { .. }) => return None,
             Some(Progress::Ended(Answer::Reply(reply))) => (event("reply", &reply), true),
             Some(Progress::Ended(Answer::Failed(failure))) => (error_event(failure.into()), true),
             Some(Progress::Delta(text)) => (event("delta", &json!({ "text": text })), false),
@@ -145,7 +154,7 @@ fn error_event(error: ApiError) -> Event {
     event("error", &ErrorBody { error: error.detail })
 }
 
-fn broken_off(turn: &TurnId) -> ApiError {
+pub(crate) fn broken_off(turn: &TurnId) -> ApiError {
     ApiError::new(
         StatusCode::SERVICE_UNAVAILABLE,
         "stopping",

@@ -34,6 +34,7 @@ pub fn merged(old: &Arc<Loaded>, new: Loaded) -> Loaded {
         },
         log: Log { level: new.log.level, ..holds.log },
         admin: holds.admin,
+        openai_api: holds.openai_api,
         store: holds.store,
         embeddings: holds.embeddings,
         retention: new.retention,

@@ -159,6 +159,15 @@ pub enum MessageEvent {
     Refused {
         message: MessageId,
     },
+    /// The program through which a person talks sent another system message than before. It holds until the next one.
+    #[serde(rename = "message_system_set")]
+    SystemSet {
+        author: Author,
+        /// Empty: there is none any more, unless it has tokens; then it has expired.
+        text: String,
+        /// Estimated tokens, before correction.
+        tokens: u32,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

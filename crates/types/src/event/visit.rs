@@ -26,6 +26,7 @@ use crate::people::access::{AccessPolicy, PlaceRule};
 use crate::provider_state::{ProviderItem, ProviderState};
 use crate::reminder::Reminder;
 use crate::summary::{DigestLine, Marker, Summary, marker_tokens, summary_tokens};
+use crate::tokens::estimate;
 use crate::tool::ToolUse;
 use crate::tool::approval::Approval;
 use crate::trace::{CallTrace, RunCall};
@@ -204,6 +205,13 @@ fn message<V: Visit>(v: &mut V, event: &mut MessageEvent) -> bool {
         }
         MessageEvent::Deleted { message, seqs: _ } | MessageEvent::Refused { message } => v.message(message),
         MessageEvent::CommandTaken { message, command: _, caller } => v.message(message) | v.author(caller),
+        MessageEvent::SystemSet { author, text, tokens } => {
+            let (by, said) = (v.author(author), v.words(text, Kind::Said));
+            if V::MEASURES && said {
+                *tokens = estimate(text);
+            }
+            by | said
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{ChannelRow, StoreError};
 use crate::command::Command;
 use crate::ids::{AgentId, ChannelId, MemoryId, MessageId, TurnId};
-use crate::message::{Amendment, Author, Finish, Inbound};
+use crate::message::{Amendment, Author, Finish, Inbound, ToolCall};
 use crate::model::Usage;
 use crate::tool::approval::Approval;
 
@@ -23,6 +23,12 @@ pub enum Progress {
         name: String,
         /// `started`, `done`, `failed`.
         state: &'static str,
+    },
+    /// Calls of tools that the client runs. The turn waits for their results.
+    ClientCalls {
+        calls: Vec<ToolCall>,
+        /// Tokens of the turn so far.
+        usage: Usage,
     },
     /// A tool call waits for approval.
     Approval(Box<Approval>),

@@ -301,6 +301,7 @@ pub(crate) async fn answer(admission: Admission) -> Answer {
             Progress::Delta(_)
             | Progress::Restarted
             | Progress::Tool { .. }
+            | Progress::ClientCalls { .. }
             | Progress::Approval(_)
             | Progress::Waiting(_) => None,
         }

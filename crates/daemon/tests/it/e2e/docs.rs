@@ -149,6 +149,7 @@ fn lived_in() -> Home {
     for name in ["discord.token", "discord-work.token", "telegram.token", "openai.key", "anthropic.key"] {
         home.secret(name, &format!("123:{name}"));
     }
+    home.secret("desk.key", "sk-0123456789abcdef");
     home
 }
 

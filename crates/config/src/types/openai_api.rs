@@ -1,0 +1,48 @@
+//! `[openai_api]`: the endpoint for clients that speak OpenAI's API.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use cairn_types::ids::AgentId;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct OpenAiApiConfig {
+    /// An address and a port, in numbers, at which GET /v1/models and POST /v1/chat/completions are served over HTTP. Clients
+    /// get the base URL http://ADDRESS:PORT/v1 and a key. Put a reverse proxy with TLS in front of it before other machines
+    /// reach it. Not set: there is no such endpoint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"127.0.0.1:8787")]
+    pub listen: Option<String>,
+    /// The keys of clients: one table each. Without a key nobody is let in, so at least one is needed
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<ApiKeyConfig>,
+}
+
+/// A key of a client. Who has it talks as the person `openai/NAME`, and all conversations under it share their memories.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ApiKeyConfig {
+    /// The name of whoever has it: 1 to 24 of A-Z a-z 0-9 -
+    #[schemars(example = &"desk", regex(pattern = "^[A-Za-z0-9-]{1,24}$"))]
+    pub name: String,
+    /// The file or the variable that holds the key: one word of at least 16 characters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"desk.key")]
+    pub key_file: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"CAIRN_DESK_KEY", extend("x-alternative" = true))]
+    pub key_env: Option<String>,
+    /// The agents that it may talk to. Clients see them as models.
+    #[schemars(with = "Vec<String>", example = ["main"])]
+    pub agents: Vec<AgentId>,
+}
+
+impl OpenAiApiConfig {
+    /// Where to listen, if anywhere.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.listen.as_ref()?.trim().parse().ok()
+    }
+}
