@@ -70,6 +70,7 @@ fn check(api: &LocalApi, channel: &str, request: MessageRequest) -> Result<Inbou
         parts: vec![Part::text(request.text)],
         addressed: true,
         direct: false,
+        chat_name: None,
         reply_to: None,
         provenance: cairn_types::message::Provenance::default(),
         gather: cairn_types::message::Gather::default(),
