@@ -35,6 +35,7 @@ fn accepted(conversation: &Conversation) -> Event {
         parts: vec![Part::text("We looked at seven flats in Lisbon and Anna liked the third one best.")],
         addressed: true,
         direct: false,
+        chat_name: None,
         provenance: cairn_types::message::Provenance::default(),
         reminder: None,
         fingerprint: String::new(),

@@ -379,6 +379,8 @@ pub struct Inbound {
     pub addressed: bool,
     /// Said in a private chat with the bot: what is learnt there belongs to the author's own scope.
     pub direct: bool,
+    /// What people see as the name of the chat; `None` for a private chat, and where the platform does not say.
+    pub chat_name: Option<String>,
     /// The message that it answers, where the platform says so.
     pub reply_to: Option<MessageId>,
     /// Whose text it has besides its author's: the people whom it quotes or forwards.
@@ -432,6 +434,9 @@ pub struct Pending {
     /// Said in a private chat with the bot.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub direct: bool,
+    /// The name of the chat, where it is new.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chat_name: Option<String>,
     /// Whose text it has besides its author's: the people whom it quotes or forwards.
     #[serde(default, rename = "voices", skip_serializing_if = "Provenance::is_empty")]
     pub provenance: Provenance,

@@ -87,6 +87,7 @@ mod tests {
             parts: vec![Part::text(*text)],
             addressed: text.ends_with('!'),
             direct: false,
+            chat_name: None,
             provenance: cairn_types::message::Provenance::default(),
             reminder: None,
             fingerprint: String::new(),

@@ -218,6 +218,7 @@ impl ChannelState {
             parts: inbound.parts.clone(),
             addressed: inbound.addressed,
             direct: inbound.direct,
+            chat_name: self.new_name(inbound),
             provenance: inbound.provenance.clone(),
             reminder: None,
             fingerprint: print,
@@ -231,6 +232,16 @@ impl ChannelState {
         events.push(Event::Message(MessageEvent::Accepted(pending)));
         events.extend(begun);
         self.journal_message(inbound, turn, events).await
+    }
+
+    /// The name of the chat, where it is not known by it yet.
+    fn new_name(&self, inbound: &Inbound) -> Option<String> {
+        let name = inbound.chat_name.as_ref()?;
+        let is_known = self.handle.read(|conversation| conversation.name.as_ref() == Some(name));
+        (!is_known).then(|| {
+            tracing::debug!(channel = %self.handle.id, name, "a chat has this name");
+            name.clone()
+        })
     }
 
     /// Commits a message. Its waiter joins first, since the turn may end soon.

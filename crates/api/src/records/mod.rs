@@ -110,6 +110,9 @@ pub struct ChannelRecord {
     pub channel: ChannelId,
     pub agent: AgentId,
     pub platform: String,
+    /// What people see as the name of the chat; `None` where its platform gave none.
+    #[serde(default)]
+    pub name: Option<String>,
     pub state: Wakefulness,
     /// Entries of its history, of all generations.
     pub entries: u64,
@@ -128,10 +131,11 @@ impl ChannelRecord {
         state: Wakefulness,
         (usage_ratio, tier): (f64, Tier),
         summaries: u64,
+        name: Option<String>,
     ) -> Self {
         let ChannelLine { channel, last_at, entries, outline: _ } = line;
         let (agent, platform) = (channel.agent(), channel.platform().to_owned());
-        Self { channel, agent, platform, state, entries, usage_ratio, tier, summaries, last_at }
+        Self { channel, agent, platform, name, state, entries, usage_ratio, tier, summaries, last_at }
     }
 }
 

@@ -65,6 +65,7 @@ fn conversation() -> Conversation {
         parts: vec![Part::text("and I?")],
         addressed: true,
         direct: false,
+        chat_name: None,
         provenance: cairn_types::message::Provenance::default(),
         reminder: None,
         fingerprint: "f".to_owned(),
@@ -162,7 +163,7 @@ fn channel() {
     let usage = outline.sizes.usage(Frame::of(&agent), &conversation.correction("fake"), &agent);
     let gauge = window::measure(&conversation, &agent);
     assert_eq!(usage, (gauge.usage_ratio, gauge.tier), "the list shows what the window shows");
-    insta::assert_json_snapshot!(ChannelRecord::of(line, Wakefulness::Awake, usage, outline.summaries));
+    insta::assert_json_snapshot!(ChannelRecord::of(line, Wakefulness::Awake, usage, outline.summaries, outline.name.clone()));
 }
 
 #[test]

@@ -10,6 +10,7 @@ impl Show for [ChannelRecord] {
     fn show(&self) -> Vec<Block> {
         let columns = [
             Column::narrow("channel"),
+            Column::wide("name"),
             Column::wide("state"),
             Column::narrow("entries").right(),
             Column::narrow("usage").right(),
@@ -21,6 +22,7 @@ impl Show for [ChannelRecord] {
             let tier = record.tier.name();
             [
                 channel(&record.channel),
+                words(record.name.as_deref().unwrap_or("-")),
                 words(if record.state == Wakefulness::Awake { "awake" } else { "asleep" }),
                 words(grouped(record.entries)),
                 words(percent(record.usage_ratio)),

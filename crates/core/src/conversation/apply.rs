@@ -365,6 +365,9 @@ impl Conversation {
         }
         if pending.direct {
             self.direct_with = Some(pending.author.id.clone());
+            self.name = Some(pending.author.name.clone());
+        } else if let Some(name) = &pending.chat_name {
+            self.name = Some(name.clone());
         }
         if let Some(fired) = &pending.reminder {
             reminder::fired(&mut self.reminders, fired);

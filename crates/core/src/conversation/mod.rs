@@ -295,6 +295,9 @@ pub struct Conversation {
     /// Deliveries that did not succeed and were not given up: an operator may have them tried again.
     #[serde(default)]
     pub undelivered: Vec<OutboxId>,
+    /// What people see as the name of the chat: a private one has the person's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// The person whom this private chat is with, `PLATFORM/USER`; none in a group.
     #[serde(default)]
     pub direct_with: Option<String>,
@@ -391,6 +394,7 @@ impl Conversation {
             quotes: Vec::new(),
             owed: Vec::new(),
             undelivered: Vec::new(),
+            name: None,
             direct_with: None,
             left: Provenance::default(),
             heard: Provenance::default(),

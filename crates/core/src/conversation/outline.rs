@@ -17,6 +17,9 @@ pub struct Outline {
     pub summaries: u64,
     /// What the conversation puts into its window.
     pub sizes: Sizes,
+    /// What people see as the name of the chat.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// The model that answers, by its id in the configuration; `None`: the first of the chain that can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
@@ -37,6 +40,7 @@ impl Outline {
             n: conversation.last_n,
             summaries: conversation.stack.summaries().count() as u64,
             sizes: Sizes::of(conversation),
+            name: conversation.name.clone(),
             model: conversation.model.clone(),
             answered_by: conversation.answered_by.clone(),
             learnt: conversation.learnt.clone(),
@@ -46,7 +50,7 @@ impl Outline {
 
     /// A conversation without entries that has the outline's knowledge of models, so that the same settings hold in it.
     pub fn without_entries(self, channel: ChannelId) -> Conversation {
-        let Self { model, answered_by, learnt, corrections, .. } = self;
-        Conversation { model, answered_by, learnt, corrections, ..Conversation::new(channel) }
+        let Self { name, model, answered_by, learnt, corrections, .. } = self;
+        Conversation { name, model, answered_by, learnt, corrections, ..Conversation::new(channel) }
     }
 }

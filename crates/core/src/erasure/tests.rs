@@ -67,6 +67,7 @@ impl Book {
             parts,
             addressed: true,
             direct: channel == PRIVATE,
+            chat_name: None,
             provenance: Provenance::default(),
             tokens: 0,
         };

@@ -80,6 +80,7 @@ impl Book {
             parts: vec![Part::text(text)],
             addressed: true,
             direct: false,
+            chat_name: None,
             provenance: Provenance::default(),
             reminder: None,
             fingerprint: "f".to_owned(),

@@ -9,6 +9,8 @@ use serenity::all::{ChannelId, GuildId, RoleId, UserId};
 
 use super::rest::{Rest, RestError};
 use super::rights::{HISTORY, MANAGE_THREADS, SEND, SEND_IN_THREADS, ServerRights, VIEW};
+use crate::markup::name::display;
+
 use super::wire::{ChannelInfo, MemberChange, Overwrite, PRIVATE_CHAT, Role, RoleGone, Server};
 
 /// Most channels that are remembered; beyond it all are forgotten and looked up again.
@@ -53,6 +55,11 @@ pub(super) struct Known {
     /// Channels that Discord no longer knows.
     gone: HashSet<ChannelId>,
     servers: HashMap<GuildId, ServerRights>,
+    /// Names of channels and threads, and of servers, as they are displayed.
+    #[serde(default)]
+    names: HashMap<ChannelId, String>,
+    #[serde(default)]
+    server_names: HashMap<GuildId, String>,
     role_names: HashMap<RoleId, String>,
     own_roles: HashSet<RoleId>,
     /// Channels that could not be read, with the id to read from later.
@@ -74,6 +81,7 @@ impl Known {
     fn forget(&mut self, channel: ChannelId) {
         self.channels.remove(&channel);
         self.rules.remove(&channel);
+        self.names.remove(&channel);
         self.locked.remove(&channel);
         self.unread.remove(&channel);
         self.heard.remove(&channel);
@@ -106,7 +114,13 @@ impl Places {
 
     /// Stores a server with its channels, threads and roles.
     pub(super) fn learn_server(&self, server: &Server, me: UserId) {
-        self.0.lock().servers.insert(server.id, ServerRights::of(server, me));
+        let rights = ServerRights::of(server, me);
+        let mut state = self.0.lock();
+        state.servers.insert(server.id, rights);
+        if !server.name.is_empty() {
+            state.server_names.insert(server.id, display(&server.name));
+        }
+        drop(state);
         for room in server.channels.iter().chain(&server.threads) {
             self.learn(room, Some(server.id));
         }
@@ -120,6 +134,9 @@ impl Places {
         let Some(channel_ref) = ChannelRef::of_room(room, guild) else { return };
         self.insert(room.id, channel_ref);
         let mut state = self.0.lock();
+        if let Some(name) = &room.name {
+            state.names.insert(room.id, display(name));
+        }
         if !room.is_thread() {
             state.rules.insert(room.id, room.permission_overwrites.clone());
         } else if room.thread_metadata.locked {
@@ -129,10 +146,26 @@ impl Places {
         }
     }
 
+    /// What people see as the name of a channel or thread: `Harbour #general › Regatta`. `None` for a private chat, and where
+    /// Discord has not told it.
+    pub(super) fn name_of(&self, channel: ChannelId) -> Option<String> {
+        let state = self.0.lock();
+        let ChannelRef { guild, chat, thread } = *state.channels.get(&channel)?;
+        let mut name = format!("#{}", state.names.get(&chat)?);
+        if let Some(server) = state.server_names.get(&guild?) {
+            name.insert_str(0, &format!("{server} "));
+        }
+        if let Some(thread) = thread.and_then(|thread| state.names.get(&thread)) {
+            name.push_str(&format!(" › {thread}"));
+        }
+        Some(name)
+    }
+
     fn insert(&self, channel: ChannelId, channel_ref: ChannelRef) {
         let mut state = self.0.lock();
         if state.channels.len() >= PLACES_MAX {
             state.channels.clear();
+            state.names.clear();
             state.rules.clear();
             state.locked.clear();
             state.gone.clear();
@@ -251,6 +284,7 @@ impl Places {
     pub(super) fn forget_server(&self, server: GuildId) -> Vec<ChannelId> {
         let mut state = self.0.lock();
         state.servers.remove(&server);
+        state.server_names.remove(&server);
         let of_server = state.channels.iter().filter(|(_, channel_ref)| channel_ref.guild == Some(server));
         let gone: Vec<ChannelId> = of_server.map(|(channel, _)| *channel).collect();
         gone.iter().for_each(|channel| state.forget(*channel));
@@ -355,6 +389,24 @@ mod tests {
         assert_eq!((may(20), places.is_gone(ChannelId::new(20))), (None, true));
         places.learn(&room(json!({"id": "20"})), Some(GuildId::new(1)));
         assert!(!places.is_gone(ChannelId::new(20)), "Discord tells of it again");
+    }
+
+    #[test]
+    fn a_channel_is_named_with_its_server_and_a_thread_with_its_channel() {
+        let places = Places::default();
+        let server: Server = serde_json::from_value(json!({
+            "id": "1", "name": "Harbour\n crew", "channels": [{"id": "20", "type": 0, "name": "general"}, {"id": "21", "type": 0}],
+            "threads": [{"id": "30", "type": 11, "parent_id": "20", "name": "Regatta"}],
+        }))
+        .expect("is a server");
+        places.learn_server(&server, UserId::new(99));
+        places.learn_direct(ChannelId::new(40));
+        let name = |channel| places.name_of(ChannelId::new(channel));
+        assert_eq!(name(20).as_deref(), Some("Harbour crew #general"));
+        assert_eq!(name(30).as_deref(), Some("Harbour crew #general › Regatta"));
+        assert_eq!((name(21), name(40), name(50)), (None, None, None), "unnamed, private, unknown");
+        places.learn(&room(json!({"id": "20", "type": 0, "name": "lobby"})), Some(GuildId::new(1)));
+        assert_eq!(name(20).as_deref(), Some("Harbour crew #lobby"));
     }
 
     #[test]

@@ -369,6 +369,8 @@ pub(super) struct InteractionOption {
 #[derive(Debug, Deserialize)]
 pub(super) struct Server {
     pub(super) id: GuildId,
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) name: String,
     #[serde(default, deserialize_with = "lenient::list")]
     pub(super) channels: Vec<ChannelInfo>,
     #[serde(default, deserialize_with = "lenient::list")]
@@ -438,6 +440,8 @@ pub(super) struct ChannelInfo {
     pub(super) id: ChannelId,
     #[serde(default, deserialize_with = "lenient::or_default", rename = "type")]
     pub(super) kind: u64,
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) name: Option<String>,
     #[serde(default)]
     pub(super) guild_id: Option<GuildId>,
     /// For a thread its channel, for a channel its category.

@@ -154,6 +154,7 @@ impl InboundHandler {
             parts,
             addressed: admitted.addressed && due == Due::Now,
             direct: admitted.direct,
+            chat_name: message.chat.title.as_deref().map(display).filter(|_| !admitted.direct),
             reply_to: replied_to(message).map(|reply| self.telegram.message_id(reply)),
             provenance: content::quoted(message, &self.me, self.path.platform()),
             gather: self.gather(message),

@@ -77,7 +77,7 @@ impl<'a> List<'a> {
         let settings = self.settings(&conversation)?;
         let frame = self.frame(&settings);
         let usage = sizes.usage(frame, &conversation.correction(&settings.model), &settings);
-        Ok(ChannelRecord::of(line, state, usage, summaries))
+        Ok(ChannelRecord::of(line, state, usage, summaries, conversation.name))
     }
 
     /// The outline of a sleeping channel without a current snapshot, as after a crash. A new snapshot is kept for the

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use cairn_core::store_port::Store as _;
 use cairn_types::command::CommandCall;
 use cairn_types::event::{Event, MemoryEvent, NewRecord};
-use cairn_types::ids::{AgentId, MemoryId};
+use cairn_types::ids::{AgentId, ChannelId, MemoryId};
 use cairn_types::memory::{
     Memory, MemoryKind, MemorySave, Reach, Replaces, Scope, Share, Source, TYPED, TYPED_BY_MEMBER, mint_id,
     subject_of,
@@ -14,10 +14,12 @@ use cairn_types::memory::{
 use cairn_types::message::Author;
 use cairn_types::people::pairing::PairingStatus;
 use cairn_types::ports::{MemoryFilter, PairingStore};
+use cairn_types::reminder::Reminder;
 use jiff::Timestamp;
 
 use crate::chat::paint::{ROWS, paint};
 use crate::chat::{CommandError, Runner};
+use cairn_api::records::ReminderRecord;
 use cairn_api::show::Show as _;
 use cairn_api::text::{counted, day, quoted};
 
@@ -291,8 +293,15 @@ impl Runner {
         if memories.len() > EXPORTED {
             lines.push(format!("\nThese are the first {EXPORTED}; my operator can give you all of them."));
         }
+        let reminders = self.reminders_of(&call.caller.id).await?;
+        if !reminders.is_empty() {
+            lines.push(format!("\n{}:\n", counted(reminders.len() as u64, "reminder", "reminders")));
+            let records: Vec<ReminderRecord> = reminders.into_iter().map(ReminderRecord::from).collect();
+            lines.push(paint(&records.show(), EXPORTED));
+        }
         lines.push(
-            "\nYour messages are in the archive of each conversation. `/forgetme` forgets the memories."
+            "\nYour messages are in the archive of each conversation. `/forgetme` forgets the memories and cancels the \
+             reminders."
                 .to_owned(),
         );
         Ok(lines.join("\n"))
@@ -305,23 +314,40 @@ impl Runner {
         confirmed: bool,
     ) -> Result<String, CommandError> {
         let memories = self.about(call, &self.messages_of_caller(call).await?).await?;
+        let reminders = self.reminders_of(&call.caller.id).await?;
         let n = counted(memories.len() as u64, "memory", "memories");
-        if memories.is_empty() {
-            return Ok("There are no memories about you here. Your messages stay in the archive of the \
-                       conversation; my operator can erase them."
+        let set = counted(reminders.len() as u64, "reminder", "reminders");
+        if memories.is_empty() && reminders.is_empty() {
+            return Ok("There are no memories about you here, and no reminders of yours. Your messages stay in the archive \
+                       of the conversation; my operator can erase them."
                 .to_owned());
         }
         if !confirmed {
             return Ok(format!(
                 "This forgets {n} about you or by you: from here, from your private chats with me, and what you said \
-                 about yourself elsewhere. They do not come back on their own. `/export` shows them. Your messages stay in \
-                 the archive of the conversation; my operator can erase them.\n\nSay `/forgetme yes` to confirm."
+                 about yourself elsewhere. They do not come back on their own. It also cancels {set} that you set. `/export` \
+                 shows them. Your messages stay in the archive of the conversation; my operator can erase them.\n\nSay \
+                 `/forgetme yes` to confirm."
             ));
         }
         let events =
             memories.into_keys().map(|id| Event::Memory(MemoryEvent::Forgotten { id, wished: true }));
         self.journal(events.collect()).await?;
-        Ok(format!("Done: {n} forgotten."))
+        let caller = call.caller.id.as_str();
+        for (channel, reminder) in &reminders {
+            self.deps.runtime.cancel_reminder(channel, &reminder.id, caller, Some(caller)).await?;
+        }
+        Ok(match reminders.len() {
+            0 => format!("Done: {n} forgotten."),
+            _ => format!("Done: {n} forgotten, {set} cancelled."),
+        })
+    }
+
+    /// The reminders that a person has set, in whatever chat.
+    async fn reminders_of(&self, person: &str) -> Result<Vec<(ChannelId, Reminder)>, CommandError> {
+        let mut found = self.deps.runtime.reminders(None, usize::MAX).await?;
+        found.retain(|(_, reminder)| reminder.by.id == person);
+        Ok(found)
     }
 
     /// The memories about the caller that they may see: of their own scope and what they said of themselves elsewhere, with

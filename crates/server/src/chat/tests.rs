@@ -104,6 +104,7 @@ impl Fixture {
             parts: vec![Part::text(text)],
             addressed: true,
             direct: [PRIVATE, BOBS].contains(&channel),
+            chat_name: None,
             reply_to: None,
             provenance: cairn_types::message::Provenance::default(),
             gather: cairn_types::message::Gather::default(),
@@ -372,10 +373,18 @@ async fn what_is_held_about_somebody_is_theirs_to_see_and_to_have_forgotten() {
     assert!(export.words.contains("1 message in this conversation"), "{}", export.words);
     assert!(export.words.contains("tea") && export.words.contains("nuts"), "{}", export.words);
     assert!(!export.words.contains("coffee"), "{}", export.words);
+    for (place, who, text) in [(PRIVATE, ann(), "water the ficus"), (GROUP, bob(), "fetch the sail")] {
+        assert!(fixture.words(place, who, &format!("remind in 2h {text}")).await.contains("is set for"));
+    }
+    fixture.chat_commands.deps.store.settle().await.unwrap();
+    let export = fixture.words(GROUP, ann(), "export").await;
+    assert!(export.contains("1 reminder") && export.contains("ficus") && !export.contains("sail"), "{export}");
     let asked = fixture.run(GROUP, ann(), "forgetme").await;
     assert!(asked.private && asked.words.contains("/forgetme yes") && asked.words.contains("2 memories"));
     assert!(fixture.words(GROUP, ann(), "memory").await.contains("tea"), "not before it is confirmed");
-    assert!(fixture.words(GROUP, ann(), "forgetme yes").await.contains("2 memories forgotten"));
+    assert!(fixture.words(GROUP, ann(), "forgetme yes").await.contains("2 memories forgotten, 1 reminder cancelled"));
+    assert!(fixture.words(PRIVATE, ann(), "reminders").await.contains("No reminder"));
+    assert!(fixture.words(GROUP, bob(), "reminders").await.contains("sail"));
     let left = fixture.words(GROUP, ann(), "memory").await;
     assert!(left.contains("coffee") && !left.contains("tea"), "{left}");
     assert!(fixture.words(PRIVATE, ann(), "memory").await.contains("Nothing is remembered"));

@@ -70,6 +70,7 @@ pub(super) fn check(api: &LocalApi, channel: &str, request: MessageRequest) -> R
         parts: vec![Part::text(request.text)],
         addressed: true,
         direct: false,
+        chat_name: None,
         reply_to: None,
         provenance: cairn_types::message::Provenance::default(),
         gather: cairn_types::message::Gather::default(),

@@ -232,6 +232,7 @@ impl World {
             parts,
             addressed: true,
             direct: room == PRIVATE,
+            chat_name: None,
             provenance: of,
             tokens: 0,
         };

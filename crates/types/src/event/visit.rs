@@ -224,6 +224,7 @@ fn accepted<V: Visit>(v: &mut V, pending: &mut Pending) -> bool {
         parts,
         addressed: _,
         direct: _,
+        chat_name,
         provenance: of,
         reminder: _,
         fingerprint: hash,
@@ -231,6 +232,7 @@ fn accepted<V: Visit>(v: &mut V, pending: &mut Pending) -> bool {
     } = pending;
     let ids = v.message(message) | provenance(v, of);
     let by = v.author(author);
+    let named = v.option(chat_name, Kind::Said);
     let said = v.parts(parts);
     if V::MEASURES && said {
         *hash = fingerprint(author, parts);
@@ -238,7 +240,7 @@ fn accepted<V: Visit>(v: &mut V, pending: &mut Pending) -> bool {
     if V::MEASURES && (said || by) {
         pending.tokens = pending_tokens(pending);
     }
-    ids | by | said
+    ids | by | named | said
 }
 
 fn turn<V: Visit>(v: &mut V, event: &mut TurnEvent) -> bool {

@@ -288,6 +288,7 @@ pub(crate) fn message(channel: &ChannelId, id: &str, text: &str) -> Inbound {
         parts: vec![Part::text(text)],
         addressed: true,
         direct: false,
+        chat_name: None,
         reply_to: None,
         provenance: cairn_types::message::Provenance::default(),
         gather: cairn_types::message::Gather::default(),

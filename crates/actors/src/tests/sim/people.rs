@@ -89,6 +89,7 @@ impl Written {
             parts: vec![Part::text(&self.text)],
             addressed: self.addressed,
             direct: false,
+            chat_name: None,
             reply_to: None,
             provenance: cairn_types::message::Provenance::default(),
             gather: self.gather(),

@@ -230,6 +230,7 @@ impl Talk<'_> {
             parts,
             addressed: true,
             direct: true,
+            chat_name: None,
             provenance: cairn_types::message::Provenance::default(),
             tokens: 0,
         };

@@ -13,6 +13,8 @@ async fn a_mention_is_answered_by_a_reply_to_it() {
     let rig = Rig::start().await;
     let sent = rig.ask(ROOM, "alice", "what is a cairn?").await;
     assert!(sent.nonce.is_some() && sent.pinged.is_empty());
+    let name = rig.json_of(&["channels"]).await[0]["name"].clone();
+    assert!(name.as_str().is_some_and(|name| name.starts_with("server-") && name.contains(" #")), "{name}");
     // A reply to the bot counts as a mention.
     let id = rig.discord.post(ROOM, "bob", "and a dolmen?").reply_to(sent.id).send();
     let sent = rig.discord.wait_sent(ROOM, 2).await;

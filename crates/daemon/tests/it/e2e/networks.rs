@@ -52,6 +52,7 @@ fn undelivered(id: &str, receipt: Receipt) -> Vec<Event> {
         parts,
         addressed: true,
         direct: true,
+        chat_name: None,
         provenance: cairn_types::message::Provenance::default(),
         tokens: 5,
     };

@@ -50,6 +50,8 @@ async fn in_a_group_it_answers_who_calls_it_and_knows_what_was_said_before() {
     assert!(request.contains("the hut is green") && request.contains("Alice Quokka"), "{request}");
     assert!(!request.contains("cairn_test_bot "), "its own name is no part of the words: {request}");
 
+    let channels = rig.json(&["channels"]).await;
+    assert_eq!(channels[0]["name"], "Quokka hut", "{channels}");
     rig.telegram.say(hut, &rig.bob, Say::text("sure, quokka?").reply_to(first.id));
     assert!(rig.telegram.wait_sent(hut, 2).await[1].text.contains("sure, quokka?"));
     rig.telegram.say(hut, &rig.bob, "nobody is asked, quokka");

@@ -213,6 +213,7 @@ impl InboundHandler {
             parts,
             addressed: admitted.addressed,
             direct: admitted.direct,
+            chat_name: self.places.name_of(message.channel_id),
             reply_to: reply_to.map(|answered| RuntimeMessage::new(answered.id.to_string())),
             provenance: self.quoted(&message),
             gather: self.path.chat.get().gather(answers),

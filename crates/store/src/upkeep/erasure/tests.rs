@@ -53,6 +53,7 @@ fn turn(channel: &ChannelId, n: u64, (id, name): (&str, &str), text: &str, answe
         parts,
         addressed: true,
         direct: *channel == private(),
+        chat_name: None,
         provenance: Provenance::default(),
         tokens: 9,
     };

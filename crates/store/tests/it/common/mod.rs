@@ -173,6 +173,7 @@ impl Chat {
             parts: vec![Part::text(text)],
             addressed: true,
             direct: false,
+            chat_name: None,
             provenance: cairn_types::message::Provenance::default(),
             reminder: None,
             fingerprint: format!("print of {text}"),
