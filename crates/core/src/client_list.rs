@@ -60,6 +60,7 @@ impl ClientList {
             parts: self.listed.last().map(|last| last.parts.clone()).unwrap_or_default(),
             addressed: true,
             direct: false,
+            chat_name: None,
             reply_to: None,
             provenance: Provenance::default(),
             gather: Gather::default(),

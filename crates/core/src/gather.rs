@@ -92,6 +92,7 @@ mod tests {
                 parts: vec![Part::text("x")],
                 addressed: words[0].ends_with('!'),
                 direct: false,
+                chat_name: None,
                 provenance: Provenance::default(),
                 reminder: None,
                 fingerprint: String::new(),

@@ -111,6 +111,7 @@ impl Importer<'_> {
             parts,
             addressed,
             direct: said.direct,
+            chat_name: None,
             provenance: Provenance::default(),
             reminder: None,
             tokens: 0,

@@ -163,7 +163,13 @@ fn channel() {
     let usage = outline.sizes.usage(Frame::of(&agent), &conversation.correction("fake"), &agent);
     let gauge = window::measure(&conversation, &agent);
     assert_eq!(usage, (gauge.usage_ratio, gauge.tier), "the list shows what the window shows");
-    insta::assert_json_snapshot!(ChannelRecord::of(line, Wakefulness::Awake, usage, outline.summaries, outline.name.clone()));
+    insta::assert_json_snapshot!(ChannelRecord::of(
+        line,
+        Wakefulness::Awake,
+        usage,
+        outline.summaries,
+        outline.name.clone()
+    ));
 }
 
 #[test]

@@ -76,6 +76,7 @@ fn edited(
         parts: vec![Part::text(correction_note(&before))],
         addressed: false,
         direct: conversation.direct_with.as_ref() == Some(&author.id),
+        chat_name: None,
         // Whoever wrote it besides its author wrote it still.
         provenance: newest.provenance.clone(),
         reminder: None,

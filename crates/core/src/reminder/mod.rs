@@ -154,6 +154,7 @@ pub fn fire(conversation: &Conversation, reminder: &Reminder, now: Timestamp) ->
         parts,
         addressed: true,
         direct: false,
+        chat_name: None,
         provenance: reminder.provenance.clone(),
         reminder: Some(Fired { id: reminder.id.clone(), next }),
         tokens: 0,

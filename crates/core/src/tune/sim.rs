@@ -287,6 +287,7 @@ impl<'a> Sim<'a> {
                 parts: Vec::new(),
                 addressed: true,
                 direct: false,
+                chat_name: None,
                 provenance: cairn_types::message::Provenance::default(),
                 reminder: None,
                 fingerprint: String::new(),

@@ -40,6 +40,7 @@ impl Talk {
             parts,
             addressed: true,
             direct: false,
+            chat_name: None,
             provenance: cairn_types::message::Provenance::default(),
             tokens: 10,
         };

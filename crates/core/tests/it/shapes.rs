@@ -37,6 +37,7 @@ fn hello(author: Author, direct: bool) -> Pending {
         parts: vec![Part::text("hello")],
         addressed: true,
         direct,
+        chat_name: None,
         provenance: cairn_types::message::Provenance::default(),
         reminder: None,
         fingerprint: "f1".into(),

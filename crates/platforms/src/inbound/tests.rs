@@ -57,6 +57,7 @@ fn inbound(chat: &str, message: &str) -> Inbound {
         parts: vec![Part::text("hello")],
         addressed: true,
         direct: false,
+        chat_name: None,
         reply_to: None,
         provenance: Provenance::default(),
         gather: cairn_types::message::Gather::default(),

@@ -15,6 +15,7 @@ use super::wire::{Membership, Message, Update};
 use super::words::{self, Given, replied_to};
 use crate::chat_queues::work_off;
 use crate::inbound::{Access, Admitted, Outcome};
+use crate::markup::name::display;
 
 /// A command or press that takes longer no longer blocks its chat, once it is durable that it was given.
 const COMMAND_PATIENCE: Duration = Duration::from_secs(5);

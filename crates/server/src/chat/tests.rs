@@ -378,11 +378,19 @@ async fn what_is_held_about_somebody_is_theirs_to_see_and_to_have_forgotten() {
     }
     fixture.chat_commands.deps.store.settle().await.unwrap();
     let export = fixture.words(GROUP, ann(), "export").await;
-    assert!(export.contains("1 reminder") && export.contains("ficus") && !export.contains("sail"), "{export}");
+    assert!(
+        export.contains("1 reminder") && export.contains("ficus") && !export.contains("sail"),
+        "{export}"
+    );
     let asked = fixture.run(GROUP, ann(), "forgetme").await;
     assert!(asked.private && asked.words.contains("/forgetme yes") && asked.words.contains("2 memories"));
     assert!(fixture.words(GROUP, ann(), "memory").await.contains("tea"), "not before it is confirmed");
-    assert!(fixture.words(GROUP, ann(), "forgetme yes").await.contains("2 memories forgotten, 1 reminder cancelled"));
+    assert!(
+        fixture
+            .words(GROUP, ann(), "forgetme yes")
+            .await
+            .contains("2 memories forgotten, 1 reminder cancelled")
+    );
     assert!(fixture.words(PRIVATE, ann(), "reminders").await.contains("No reminder"));
     assert!(fixture.words(GROUP, bob(), "reminders").await.contains("sail"));
     let left = fixture.words(GROUP, ann(), "memory").await;

@@ -185,6 +185,7 @@ impl Sim {
             parts: vec![Part::text(text)],
             addressed: true,
             direct: false,
+            chat_name: None,
             provenance: cairn_types::message::Provenance::default(),
             reminder: None,
             fingerprint: String::new(),
