@@ -1,3 +1,5 @@
+//! Lists as clients send them, table by table and generated, against what is stored.
+
 use cairn_types::event::Record;
 use cairn_types::summary::{Marker, MarkerKind};
 use proptest::prelude::*;

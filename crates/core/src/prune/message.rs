@@ -96,8 +96,10 @@ fn with_long_files(conversation: &Conversation, agent: &AgentSettings) -> Vec<La
             && entry.parts.iter().any(is_long_file)
             && !conversation.pruned.contains_key(&entry.seq)
     };
+    let correction = conversation.correction(&agent.model);
+    let shown = room(conversation, agent, &correction) as f64 * SHOWN_SHARE;
     let due = conversation.live.iter().filter(is_due);
-    due.map(|entry| large_message(conversation, entry, FILE_TOKENS)).collect()
+    due.map(|entry| large_message(conversation, entry, FILE_TOKENS.min(shown as u64))).collect()
 }
 
 pub(crate) fn is_long_file(part: &Part) -> bool {

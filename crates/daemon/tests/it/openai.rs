@@ -250,11 +250,17 @@ async fn errors_have_the_shape_of_the_reference() {
     assert_eq!(site.rig.model.requests().len(), 0);
     assert_eq!(site.rig.get("/v1/channels").await, json!([]), "a refused request leaves no conversation");
 
-    site.rig.model.push(Kind::Reply, Answer::text("").finish("content_filter"));
+    // It is asked a second time.
+    for _ in 0..2 {
+        site.rig.model.push(Kind::Reply, Answer::text("").finish("content_filter"));
+    }
     let got = site.complete(&with("user", json!("bob"))).await;
     assert_eq!(got.error(502).0, "content_filter");
     assert!(got.head.contains("x-should-retry: false"), "its clients must not try it again: {}", got.head);
-    site.rig.model.push(Kind::Reply, Answer::text("").finish("content_filter"));
+    // It is asked a second time.
+    for _ in 0..2 {
+        site.rig.model.push(Kind::Reply, Answer::text("").finish("content_filter"));
+    }
     let mut streamed = with("user", json!("bob"));
     streamed["stream"] = json!(true);
     assert_eq!(site.complete(&streamed).await.error(502).0, "content_filter", "nothing was sent yet");

@@ -45,8 +45,8 @@ Examples:
   cairn init --provider openai --model gpt-6-luna --key-env OPENAI_API_KEY
   cairn init --telegram-token-file telegram.token --owner telegram/123456789
 
-Asks for everything that no flag says, and again after a wrong answer. While it
-asks, it looks: it lists the server's models, sends one test message if you
+Asks for everything that no flag says, and again after a wrong answer. While
+it asks, it looks: it lists the server's models, sends one test message if you
 agree, checks bot tokens, and prints the links that invite the bots. A server
 that is not reachable is reported, and the configuration is written all the
 same. With --yes it asks nothing, contacts nobody and uses the defaults.

@@ -19,7 +19,7 @@ async fn commands_ask_the_running_daemon_and_pass_over_one_of_another_state() {
     let long = "a-name-as-long-as-names-may-be-so-that-no-terminal-has-room-for-it";
     daemon.client().say(&long[..64], "hello").await.unwrap();
     let listed = home.cairn(&["channels"]).ended(0).stdout;
-    let whole = format!("main/local/{}  awake", &long[..64]);
+    let whole = format!("main/local/{}  -     awake", &long[..64]);
     assert!(listed.lines().any(|line| line.starts_with(&whole)), "{listed}");
     let mode = std::fs::metadata(home.state().join("cairn.sock")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
