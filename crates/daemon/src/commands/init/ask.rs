@@ -3,7 +3,8 @@
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use console::{Term, style};
+use console::style;
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::commands::doctor::{Finding, drawn};
@@ -74,12 +75,15 @@ impl Ask {
 
     /// Asks for a secret, without showing it on the terminal.
     pub(super) fn secret(&mut self, question: &str) -> Result<SecretString, Failure> {
+        // Before it is asked: what is pasted at once would be shown, or lost.
+        let silence = if self.terminal { Some(Silence::begin()?) } else { None };
         put(&format!("{} ", style(question).bold()))?;
-        let text = if self.terminal { Term::stderr().read_secure_line()? } else { read()? };
+        let text = read();
+        drop(silence);
         if !self.terminal {
             put("\n")?;
         }
-        Ok(SecretString::from(text.trim().to_owned()))
+        Ok(SecretString::from(text?.trim().to_owned()))
     }
 
     /// Asks for yes or no. `default`: the one that an empty answer means.
@@ -96,6 +100,29 @@ impl Ask {
     /// Prints an answer from a pipe; a terminal shows what is typed anyway.
     fn echo(&self, answer: &str) -> Result<(), Failure> {
         if self.terminal { Ok(()) } else { put(&format!("{}\n", answer.trim())) }
+    }
+}
+
+/// The terminal shows nothing of what is typed but the end of the line, until this is dropped.
+struct Silence(Termios);
+
+impl Silence {
+    fn begin() -> Result<Self, Failure> {
+        let stdin = std::io::stdin();
+        let before = tcgetattr(&stdin).map_err(std::io::Error::from)?;
+        let mut silent = before.clone();
+        silent.local_modes.remove(LocalModes::ECHO);
+        silent.local_modes.insert(LocalModes::ECHONL);
+        tcsetattr(&stdin, OptionalActions::Now, &silent).map_err(std::io::Error::from)?;
+        Ok(Self(before))
+    }
+}
+
+impl Drop for Silence {
+    fn drop(&mut self) {
+        if let Err(error) = tcsetattr(std::io::stdin(), OptionalActions::Now, &self.0) {
+            tracing::debug!(%error, "the terminal stays without an echo");
+        }
     }
 }
 
