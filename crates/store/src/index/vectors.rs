@@ -44,7 +44,7 @@ const KEPT_WITHIN: Duration = Duration::from_secs(30);
 const MIXED: usize = 200;
 
 /// How much nearness counts beside words (`docs/design/figures.md`, "Search").
-const WEIGHT: f64 = 0.5;
+const WEIGHT: f64 = 0.35;
 
 /// Makes vectors of entries, a few at a time, with a pause after each as long as it took.
 pub(crate) struct Embedding {
