@@ -28,7 +28,9 @@ fail() {
     exit "${2:-1}"
 }
 
-here=$(cd "$(dirname "$0")" 2>/dev/null && pwd -P) || here=/nonexistent
+# From a pipe there is no folder of the script, and what lies around is none of the release.
+here=/nonexistent
+if [ -f "$0" ]; then here=$(cd "$(dirname "$0")" && pwd -P); fi
 prefix=
 binary=
 dry=no
@@ -213,6 +215,7 @@ unpack() {
     printf '==> fetch %s from %s\n' "$archive" "$from"
     fetch "$archive" "$work/$archive"
     found=$(sum_of "$work/$archive")
+    [ -n "$found" ] || exit 1
     if [ "$found" != "$wanted" ]; then
         fail "$archive is not what SHA256SUMS says (it is $found, not $wanted): nothing was installed"
     fi
@@ -271,70 +274,80 @@ END
 }
 
 service_of_the_user() {
-    step "put the unit to $unit" print_to "$unit" unit_text cairn-user.service
+    # `cairn init` may have written it, for a configuration elsewhere.
+    if [ -e "$unit" ]; then
+        printf '==> keep %s as it is\n' "$unit"
+    else
+        step "put the unit to $unit" print_to "$unit" unit_text cairn-user.service
+    fi
     is_running_systemd || fail "no systemd of yours runs here: the unit is in place, and was not started"
     step "have systemd read the unit" ctl daemon-reload
     step "start the service, now and when you log in" ctl enable cairn.service
     step "restart the service" ctl restart cairn.service
 }
 
-if [ "$uninstall" = yes ]; then
-    uninstall
-    exit 0
-fi
-
-tree=$here/..
-if [ -n "$from" ]; then
-    unpack
-elif [ ! -f "$tree/config/config.toml" ] || [ ! -f "$tree/deploy/cairn.service" ]; then
-    fail "say where the release is: CAIRN_RELEASES=FOLDER-OR-ADDRESS sh install.sh" 2
-fi
-if [ -z "$binary" ]; then
-    for binary in "$tree/cairn" "$tree/target/release/cairn" "$here/cairn" ""; do
-        [ -z "$binary" ] || [ ! -f "$binary" ] || [ ! -x "$binary" ] || break
-    done
-    [ -n "$binary" ] || fail "there is no binary: cargo build --release makes it, or name one by --binary"
-fi
-if [ ! -f "$binary" ] || [ ! -x "$binary" ]; then fail "$binary is not a program; name another by --binary"; fi
-"$binary" --version >/dev/null || fail "$binary does not run on this system"
-
-step "put the binary to $bin" put 755 "$binary" "$destdir$bin"
-step "write completions for bash" print_to "$destdir$bash_completion" "$binary" completions bash
-step "write completions for zsh" print_to "$destdir$zsh_completion" "$binary" completions zsh
-step "write completions for fish" print_to "$destdir$fish_completion" "$binary" completions fish
-step "write the pages for man to $man" write_pages
-step "put the prompts to $files/prompts" put_prompts
-step "write the schema for editors to $files/config.schema.json" \
-    print_to "$destdir$files/config.schema.json" "$binary" config schema
-step "put the reference configuration to $files/config.toml" \
-    put 644 "$tree/config/config.toml" "$destdir$files/config.toml"
-
-if [ "$scope" = user ]; then
-    if [ "$service" = user ]; then
-        service_of_the_user
-    elif [ -e "$unit" ] && is_running_systemd; then
-        step "restart the service, if it runs" ctl try-restart cairn.service
+# Called in the last line: of a script that was fetched in part, nothing is done.
+main() {
+    if [ "$uninstall" = yes ]; then
+        uninstall
+        exit 0
     fi
-    case :${PATH:-}: in
-        *:"$prefix/bin":*) ;;
-        *) printf '\n%s is not in your PATH: add it, or write %s\n' "$prefix/bin" "$bin" ;;
-    esac
-    printf '\nNext:\n  cairn init       a first configuration, by a few questions\n  cairn doctor     is all well?\n'
-    exit 0
-fi
 
-if [ -e "$destdir$config" ]; then
-    printf '==> keep %s as it is\n' "$config"
-else
-    step "begin $config with the reference, which is as built in" put 644 "$tree/config/config.toml" "$destdir$config"
-fi
-if [ "$service" != none ] && { [ -n "$destdir" ] || [ -d /run/systemd/system ] || [ -d /etc/systemd/system ]; }; then
-    service_of_the_system
-else
-    [ "$service" != system ] || fail "there is no systemd here: no service was set up"
-    cat <<END
+    tree=$here/..
+    if [ -n "$from" ]; then
+        unpack
+    elif [ ! -f "$tree/config/config.toml" ] || [ ! -f "$tree/deploy/cairn.service" ]; then
+        fail "say where the release is: CAIRN_RELEASES=FOLDER-OR-ADDRESS sh install.sh" 2
+    fi
+    if [ -z "$binary" ]; then
+        for binary in "$tree/cairn" "$tree/target/release/cairn" "$here/cairn" ""; do
+            [ -z "$binary" ] || [ ! -f "$binary" ] || [ ! -x "$binary" ] || break
+        done
+        [ -n "$binary" ] || fail "there is no binary: cargo build --release makes it, or name one by --binary"
+    fi
+    if [ ! -f "$binary" ] || [ ! -x "$binary" ]; then fail "$binary is not a program; name another by --binary"; fi
+    "$binary" --version >/dev/null || fail "$binary does not run on this system"
+
+    step "put the binary to $bin" put 755 "$binary" "$destdir$bin"
+    step "write completions for bash" print_to "$destdir$bash_completion" "$binary" completions bash
+    step "write completions for zsh" print_to "$destdir$zsh_completion" "$binary" completions zsh
+    step "write completions for fish" print_to "$destdir$fish_completion" "$binary" completions fish
+    step "write the pages for man to $man" write_pages
+    step "put the prompts to $files/prompts" put_prompts
+    step "write the schema for editors to $files/config.schema.json" \
+        print_to "$destdir$files/config.schema.json" "$binary" config schema
+    step "put the reference configuration to $files/config.toml" \
+        put 644 "$tree/config/config.toml" "$destdir$files/config.toml"
+
+    if [ "$scope" = user ]; then
+        if [ "$service" = user ]; then
+            service_of_the_user
+        elif [ -e "$unit" ] && is_running_systemd; then
+            step "restart the service, if it runs" ctl try-restart cairn.service
+        fi
+        case :${PATH:-}: in
+            *:"$prefix/bin":*) ;;
+            *) printf '\n%s is not in your PATH: add it, or write %s\n' "$prefix/bin" "$bin" ;;
+        esac
+        printf '\nNext:\n  cairn init       a first configuration, by a few questions\n  cairn doctor     is all well?\n'
+        exit 0
+    fi
+
+    if [ -e "$destdir$config" ]; then
+        printf '==> keep %s as it is\n' "$config"
+    else
+        step "begin $config with the reference, which is as built in" put 644 "$tree/config/config.toml" "$destdir$config"
+    fi
+    if [ "$service" != none ] && { [ -n "$destdir" ] || [ -d /run/systemd/system ] || [ -d /etc/systemd/system ]; }; then
+        service_of_the_system
+    else
+        [ "$service" != system ] || fail "there is no systemd here: no service was set up"
+        cat <<END
 
 No unit was put. Have your init run this as a user of its own:
   STATE_DIRECTORY=/var/lib/cairn CONFIGURATION_DIRECTORY=/etc/cairn $bin run
 END
-fi
+    fi
+}
+
+main

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use crate::error::PageError;
 use crate::layout::{Frame, Section, layout};
 use crate::links::{Tab, channel_path, entry_path, summary_path, tabs, turn_path};
-use crate::pieces::{amount, command, currency, is_poll, json, said, text, time};
+use crate::pieces::{amount, command, currency, is_poll, json, live_secs, said, text, time};
 use crate::talk::{self, is_local};
 use crate::tools::waiting;
 use crate::visitor::Visitor;
@@ -33,9 +33,6 @@ const BEFORE: u64 = 10;
 
 /// Dividers that are shown before the entries of a page without being folded.
 const DIVIDERS: usize = 2;
-
-/// Seconds after which a page with the newest entries asks for newer ones.
-const EVERY_SECS: u32 = 5;
 
 /// Bytes, and lines, of a message beyond which it may scroll by itself.
 const LONG: usize = 600;
@@ -70,7 +67,7 @@ pub(super) async fn view(
     Query(query): Query<ConversationQuery>,
 ) -> Result<Markup, PageError> {
     let channel = admin.resolve(&name)?;
-    let (conversation, _awake) = match admin.conversation(&channel).await {
+    let (conversation, awake) = match admin.conversation(&channel).await {
         // It begins with its first message.
         Err(error) if error.status == StatusCode::NOT_FOUND && query.name.is_some() && is_local(&channel) => {
             return Ok(talk::empty(&channel, query.name.as_deref(), visitor));
@@ -79,7 +76,8 @@ pub(super) async fn view(
     };
     let approvals = tools::approvals(State(Arc::clone(&admin))).await.0;
     let approvals: Vec<_> = approvals.into_iter().filter(|one| one.channel == channel).collect();
-    let talk = Talk {
+    let talk = ConversationView {
+        awake,
         channel: &channel,
         conversation: &conversation,
         at: query.at,
@@ -188,7 +186,8 @@ fn wanted(chapters: &[Chapter], query: &ConversationQuery) -> Option<Wanted> {
 }
 
 /// A conversation on its way to a page.
-struct Talk<'a> {
+struct ConversationView<'a> {
+    awake: bool,
     channel: &'a ChannelId,
     conversation: &'a Conversation,
     /// The entry that is looked up.
@@ -198,7 +197,7 @@ struct Talk<'a> {
     currency: String,
 }
 
-impl Talk<'_> {
+impl ConversationView<'_> {
     async fn page(&self, admin: &Shared, query: &ConversationQuery) -> Result<Markup, PageError> {
         let chapters = chapters(coverage(self.conversation), self.conversation.first_seq);
         let last = self.conversation.next_seq.0 - 1;
@@ -276,7 +275,7 @@ impl Talk<'_> {
         let ask = format!("{}?after={last}", channel_path(self.channel));
         let pending = pending_records(self.conversation, &Correction::default());
         html! {
-            div id=(NEWER) hx-get=(ask) hx-trigger={ "every " (EVERY_SECS) "s" } hx-target="this" hx-swap="outerHTML" {
+            div id=(NEWER) hx-get=(ask) hx-trigger={ "every " (live_secs(self.awake)) "s" } hx-target="this" hx-swap="outerHTML" {
                 (self.transcript(&pending))
                 @if self.conversation.open_turn.is_some() { p.note { "An answer is under way. " a href=(channel_path(self.channel)) { "Look again" } } }
                 @if !self.approvals.is_empty() { (waiting(&self.approvals, self.visitor, &channel_path(self.channel))) }
@@ -377,7 +376,7 @@ impl Talk<'_> {
     fn end(&self, record: &EntryRecord, end: &EndRecord) -> Markup {
         html! {
             p.end.note {
-                a href=(turn_path(self.channel, &record.turn)) { "How it came about" }
+                a href=(turn_path(self.channel, &record.turn)) { "How this answer was made" }
                 @if let Some(model) = &end.model { " · " (text(model)) }
                 @let tokens = end.usage.input_tokens + end.usage.output_tokens;
                 @if tokens > 0 { ", " (grouped(tokens)) " tokens" }
@@ -391,6 +390,7 @@ impl Talk<'_> {
     fn calls(&self, records: &[&EntryRecord]) -> Markup {
         let calls: Vec<_> = records.iter().flat_map(|record| &record.tool_calls).collect();
         let mut names: Vec<&str> = calls.iter().map(|call| call.name.as_str()).collect();
+        names.sort_unstable();
         names.dedup();
         let looked_up = self.at.is_some_and(|at| records.iter().any(|record| record.seq == Some(Seq(at))));
         let what = match calls.len() {
@@ -424,7 +424,7 @@ impl Talk<'_> {
             div.entry id=[id] {
                 p.head { "result of " code { (made.map_or_else(|| "a tool".to_owned(), |call| one_line(&call.name))) } " " (time(record.at)) }
                 pre.said tabindex="0" { (plain(&result[..cut_at.unwrap_or(result.len())])) }
-                @if cut_at.is_some() { p.note { "It goes on: " a href=(turn_path(self.channel, &record.turn)) { "its turn" } " has all of it." } }
+                @if cut_at.is_some() { p.note { "Cut here. " a href=(turn_path(self.channel, &record.turn)) { "Its turn" } " has the full result." } }
             }
         }
     }

@@ -14,6 +14,7 @@ use crate::visitor::Visitor;
 use cairn_api::records::{BanRecord, BanRequest, PairingRecord};
 use cairn_api::text::one_line;
 use cairn_server::api::{Body, Segment, Shared, people};
+use cairn_types::people::pairing::is_group;
 
 const HERE: &str = "/people";
 
@@ -33,7 +34,7 @@ pub(super) async fn view(State(admin): State<Shared>, visitor: Visitor) -> Resul
         (known("revoked", "Revoked or refused", &of("revoked"), visitor))
         section aria-labelledby="banned" {
             h2 #banned { "Banned" }
-            p.note { "Who is banned is ignored everywhere, even if allow-listed. What they said before stays in the history." }
+            p.note { "Banned people are ignored everywhere, even if allow-listed. Their earlier messages stay in the history." }
             @if bans.is_empty() { p { "Nobody is banned." } } @else { (banned(&bans, visitor)) }
             @if visitor.may_operate() { (ban_form()) }
         }
@@ -41,10 +42,6 @@ pub(super) async fn view(State(admin): State<Shared>, visitor: Visitor) -> Resul
     let frame =
         Frame { title: "People", section: Section::People, visitor, command: command(&["pair", "list"]) };
     Ok(layout(&frame, &body))
-}
-
-fn is_group(user: &str) -> bool {
-    user.split_once('/').is_some_and(|(_, id)| id.starts_with("chat:") || id.starts_with("server:"))
 }
 
 /// A button that sends one value.

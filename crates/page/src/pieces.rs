@@ -87,6 +87,11 @@ pub(super) fn live(id: &str, part: &Markup) -> Markup {
     live_every(5, id, part)
 }
 
+/// Seconds after which what shows a channel is loaded again. One that sleeps is restored for each look, and changes when it wakes.
+pub(super) fn live_secs(awake: bool) -> u32 {
+    if awake { 5 } else { 60 }
+}
+
 /// A part that is loaded again every so many seconds.
 pub(super) fn live_every(secs: u32, id: &str, part: &Markup) -> Markup {
     let itself = format!("#{id}");

@@ -12,6 +12,7 @@ use crate::links::{channel_link, encoded, entry_path, memory_path, summary_path,
 use crate::marks::at_places;
 use crate::pieces::{command, text, time};
 use crate::visitor::Visitor;
+use cairn_api::error::ApiError;
 use cairn_api::text::{counted, one_line};
 use cairn_server::api::search::{Found, SearchParams, everywhere, in_channel};
 use cairn_server::api::{Channel, Params, Shared};
@@ -33,7 +34,7 @@ const KINDS: [(&str, HitKind, &str); 3] = [
 ];
 
 #[derive(Default, Deserialize)]
-pub(super) struct WordsQuery {
+pub(super) struct SearchQuery {
     q: Option<String>,
     channel: Option<String>,
     kind: Option<String>,
@@ -43,7 +44,7 @@ pub(super) struct WordsQuery {
     after: Option<String>,
 }
 
-impl WordsQuery {
+impl SearchQuery {
     /// What is asked for, by name.
     fn given(&self) -> Vec<(&'static str, &str)> {
         let all = [
@@ -64,18 +65,21 @@ impl WordsQuery {
         self.given().into_iter().find(|(known, _)| *known == name).map(|(_, value)| value)
     }
 
-    fn params(&self) -> SearchParams {
+    fn params(&self) -> Result<SearchParams, ApiError> {
         let own = |name: &str| self.value(name).map(str::to_owned);
-        let kind = self.value("kind").and_then(|name| KINDS.iter().find(|(known, ..)| *known == name));
-        SearchParams {
+        let of_name = |name: &str| KINDS.iter().find(|(known, ..)| *known == name).map(|(_, kind, _)| *kind);
+        let kind = self.value("kind").map(|name| {
+            of_name(name).ok_or_else(|| ApiError::malformed("`kind` is entry, summary or memory"))
+        });
+        Ok(SearchParams {
             q: own("q"),
-            kind: kind.map(|(_, kind, _)| *kind),
+            kind: kind.transpose()?,
             since: own("since"),
             until: own("until"),
             user: own("user"),
             limit: Some(LINES),
             after: self.after.clone().filter(|after| !after.is_empty()),
-        }
+        })
     }
 
     fn command(&self) -> String {
@@ -94,16 +98,16 @@ impl WordsQuery {
 pub(super) async fn view(
     State(admin): State<Shared>,
     visitor: Visitor,
-    Query(query): Query<WordsQuery>,
+    Query(query): Query<SearchQuery>,
 ) -> Result<Markup, PageError> {
     let found = match query.value("q") {
         None => None,
         Some(_) => Some(match query.value("channel") {
             Some(name) => {
                 let channel = Channel(admin.resolve(name)?, ());
-                in_channel(State(admin), channel, Params(query.params())).await?
+                in_channel(State(admin), channel, Params(query.params()?)).await?
             }
-            None => everywhere(State(admin), Params(query.params())).await?,
+            None => everywhere(State(admin), Params(query.params()?)).await?,
         }),
     };
     let body = html! {
@@ -117,7 +121,7 @@ pub(super) async fn view(
     Ok(layout(&frame, &body))
 }
 
-fn filter(query: &WordsQuery) -> Markup {
+fn filter(query: &SearchQuery) -> Markup {
     let field = |name: &'static str, label: &'static str, like: &'static str| {
         html! {
             p {
@@ -145,7 +149,7 @@ fn filter(query: &WordsQuery) -> Markup {
     }
 }
 
-fn hits(query: &WordsQuery, found: &Found) -> Markup {
+fn hits(query: &SearchQuery, found: &Found) -> Markup {
     let kept: Vec<String> =
         query.given().iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
     let here = format!("{HERE}?{}", kept.join("&"));
@@ -156,7 +160,7 @@ fn hits(query: &WordsQuery, found: &Found) -> Markup {
             p.trouble { "Incomplete: the index is being built; it does not have " (counted(found.unindexed, "record", "records")) " yet." }
         }
         @if found.page.items.is_empty() {
-            p { "Nothing" @if !begins { " further" } " was found" @if is_common { ": words as common as these are in no index" } "." }
+            p { "Nothing" @if !begins { " further" } " was found" @if is_common { ": these words are too common to search for" } "." }
         }
         div.hits { @for hit in &found.page.items { (shown(hit, query.value("channel").is_none())) } }
         nav.pages aria-label="Pages" {
@@ -190,7 +194,7 @@ fn shown(hit: &Hit, names_channel: bool) -> Markup {
                 " · " (time(hit.at))
                 @if let Some(channel) = hit.channel.as_ref().filter(|_| names_channel) { " · " (channel_link(channel)) }
                 @if let (Some(channel), Some(turn)) = (&hit.channel, &hit.turn) { " · " a href=(turn_path(channel, turn)) { "turn " (text(turn)) } }
-                @if hit.near { " · found by what is said around it" }
+                @if hit.near { " · found by its context" }
             }
             div.said dir="auto" { (excerpt(hit)) }
         }

@@ -53,8 +53,8 @@ pub(super) async fn view(
         (filter(first, second, from.as_deref(), to.as_deref()))
         @if lines.is_empty() { p { "Nothing was spent on these days." } } @else { (sums(&lines, &by, &currency)) }
         p.note {
-            "Days are those of UTC; without dates it is the last 30. Costs are counted at the prices of now; a dash: the model has no \
-             price. Tokens of an answer to several people are divided among them. Sums are kept for 400 days."
+            "Days are in UTC; the default is the last 30. Costs use today's prices; a dash means that the model has no price. \
+             Tokens of an answer to several people are divided among them. Sums are kept for 400 days."
         }
     };
     let mut args = vec!["spend", "--by", &names];

@@ -26,7 +26,7 @@ pub(super) async fn view(State(admin): State<Shared>, visitor: Visitor) -> Resul
             ul.troubles aria-label="What is wrong" { @for trouble in &troubles { li { (one_line(trouble)) } } }
         }
         @if !needs.is_empty() {
-            ul.needs aria-label="What waits for somebody" { @for need in &needs { li { (need) } } }
+            ul.needs aria-label="Waiting for a decision" { @for need in &needs { li { (need) } } }
         }
         @if troubles.is_empty() { p.well { @if needs.is_empty() { "All is well." } @else { "Nothing is wrong." } } }
         (paint(&status.show()))
@@ -48,11 +48,6 @@ fn needs(status: &StatusRecord, approvals: u64, servers: &[ServerRecord]) -> Vec
         let people = counted(status.pairings.waiting, "person or group asks", "people and groups ask");
         needs.push(html! { (people) " to be " a href="/people" { "let in" } });
     }
-    let lost = status.outbox.dead + status.outbox.unknown;
-    if lost > 0 {
-        let messages = counted(lost, "message waits", "messages wait");
-        needs.push(html! { (messages) " in the " a href="/outbox" { "outbox" } " for a decision" });
-    }
     let unapproved = servers.iter().filter(|server| !server.status.approved || server.status.drift.is_some());
     for ServerRecord { status, .. } in unapproved {
         let why = if status.approved { "has changed since it was approved" } else { "is not approved" };
@@ -64,10 +59,8 @@ fn needs(status: &StatusRecord, approvals: u64, servers: &[ServerRecord]) -> Vec
 
 #[cfg(test)]
 mod tests {
-    use cairn_api::records::{Identity, PairingCounts, StoreStatus};
-    use cairn_types::ports::OutboxCounts;
-
     use super::*;
+    use cairn_api::records::{Identity, PairingCounts, StoreStatus};
 
     #[test]
     fn what_waits_for_somebody_leads_to_where_it_is_decided() {
@@ -79,18 +72,13 @@ mod tests {
         };
         let stopped = StatusRecord::of_stopped(&identity, Vec::new(), StoreStatus::unknown(None));
         assert!(needs(&stopped, 0, &[]).is_empty());
-        let status = StatusRecord {
-            pairings: PairingCounts { waiting: 2, displaced: 0 },
-            outbox: OutboxCounts { owed: 3, dead: 1, unknown: 0 },
-            ..stopped
-        };
+        let status = StatusRecord { pairings: PairingCounts { waiting: 2, displaced: 0 }, ..stopped };
         let needs: Vec<String> = needs(&status, 1, &[]).into_iter().map(Markup::into_string).collect();
         assert_eq!(
             needs,
             [
                 "1 tool call waits for <a href=\"/tools\">approval</a>",
                 "2 people and groups ask to be <a href=\"/people\">let in</a>",
-                "1 message waits in the <a href=\"/outbox\">outbox</a> for a decision",
             ]
         );
     }

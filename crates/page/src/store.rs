@@ -63,7 +63,7 @@ fn forms() -> Markup {
     html! {
         section aria-labelledby="check" {
             h2 #check { "Check" }
-            p.note { "Reads the whole state and compares it. Nothing waits for it. The short one reads what was added since the last." }
+            p.note { "Checks the whole state while the daemon runs. “Check what is new” covers only what was added since the last check." }
             form.actions method="post" action={ (HERE) "/check" } {
                 button name="quick" value="yes" { "Check what is new" }
                 button name="quick" value="no" { "Check everything" }
@@ -98,14 +98,14 @@ fn job(last: &JobRecord, visitor: Visitor) -> Markup {
                 @if visitor.may_operate() { form method="post" action={ (HERE) "/stop" } { button #stop { "Stop it" } } }
             },
             Some(Outcome::Checked(report)) => {
-                @if report.ok { p.well { "All is sound." } } @else { p.trouble { "Something is wrong." } }
+                @if report.ok { p.well { "No problems found." } } @else { p.trouble { "Problems found." } }
                 p { (counted(report.journal.events, "record", "records")) ", " (counted(report.channels, "channel", "channels")) ", " (counted(report.memories, "memory", "memories")) }
                 @if !report.problems.is_empty() {
                     ul.troubles { @for problem in report.problems.iter().take(PROBLEMS) { li { (one_line(problem)) } } }
                 }
             },
             Some(Outcome::BackedUp(report)) => {
-                p.well { "It is complete." }
+                p.well { "The backup is complete." }
                 p { (counted(report.records, "record", "records")) ", " (counted(report.files, "file", "files")) ", " (bytes(report.bytes)) }
                 @if !report.missing.is_empty() {
                     ul.troubles { @for missing in report.missing.iter().take(PROBLEMS) { li { (one_line(missing)) } } }
@@ -147,7 +147,9 @@ pub(super) async fn backup(
 ) -> Result<Response, PageError> {
     let dir = PathBuf::from(dir.trim());
     if !dir.is_absolute() {
-        return Err(ApiError::malformed("the folder is no full path; begin it with `/`").into());
+        return Err(
+            ApiError::malformed("the folder must be an absolute path, such as /srv/backups/monday").into()
+        );
     }
     jobs.start(&admin, StoreJob::Backup(dir))?;
     Ok(seen_again(HERE))

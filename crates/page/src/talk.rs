@@ -41,18 +41,19 @@ pub(super) async fn view(
     }
     let loaded = admin.agent_registry.loaded();
     let agents: Vec<&str> = loaded.config.agents.iter().map(|agent| agent.id.as_str()).collect();
+    let default = admin.agent_registry.default_agent().as_str();
     let body = html! {
-        p { "You talk in a local channel of your name, which nobody else is in. The agent answers as it does anywhere." }
-        @if !visitor.may_operate() { p.note { "This browser may only look: it can read such a channel and say nothing in it." } }
+        p { "This is a local channel named after you. Everybody with access to this page can read it." }
+        @if !visitor.may_operate() { p.note { "This browser has read-only access: it can read the conversation but not send messages." } }
         form.filter method="get" action=(HERE) {
             p {
                 label for="name" { "Your name" }
                 input #name name="name" required maxlength="64" pattern="[A-Za-z0-9._\\-]+" title="letters, digits, and . _ -" autocomplete="nickname";
             }
             @if agents.len() > 1 {
-                p { label for="agent" { "Agent" } select #agent name="agent" { @for agent in &agents { option value=(agent) { (agent) } } } }
+                p { label for="agent" { "Agent" } select #agent name="agent" { @for agent in &agents { option value=(agent) selected[*agent == default] { (agent) } } } }
             }
-            p { button { "Go on" } }
+            p { button { "Continue" } }
         }
     };
     let command = command(&["chat"]);
@@ -74,7 +75,7 @@ pub(super) fn form(channel: &ChannelId, name: Option<&str>, visitor: Visitor) ->
         @if is_local(channel) && visitor.may_operate() {
             div #draft hidden { div.transcript { article.entry.agent { p.head { b { (channel.agent()) } " " span #doing role="status" {} } div #words.said dir="auto" tabindex="0" hidden {} } } }
             form #talk.talk method="post" action=(path(&["channels", channel.as_str(), "messages"])) {
-                h2 { "Say something" }
+                h2 { "Write a message" }
                 p {
                     label for="name" { "Your name" }
                     input #name name="name" required maxlength="128" value=(name.unwrap_or_default()) autocomplete="nickname";
@@ -91,7 +92,7 @@ pub(super) fn form(channel: &ChannelId, name: Option<&str>, visitor: Visitor) ->
 }
 
 #[derive(Deserialize)]
-pub(super) struct Said {
+pub(super) struct MessageForm {
     name: String,
     text: String,
 }
@@ -104,7 +105,7 @@ pub(super) async fn say(
     visitor: Visitor,
     Path(channel): Path<String>,
     headers: HeaderMap,
-    Form(Said { name, text }): Form<Said>,
+    Form(MessageForm { name, text }): Form<MessageForm>,
 ) -> Result<Response, PageError> {
     let channel = admin.resolve(&channel)?;
     let user = name.trim().to_owned();

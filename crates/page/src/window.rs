@@ -15,19 +15,16 @@ use crate::error::PageError;
 use crate::layout::{Frame, Section, layout};
 use crate::links::{Tab, encoded, tabs, try_path, turn_path, window_path};
 use crate::paint::{list, paint};
-use crate::pieces::{amount, command, currency, is_poll, live_every, table, text, time};
+use crate::pieces::{amount, command, currency, is_poll, live_every, live_secs, table, text, time};
 use crate::visitor::Visitor;
 use crate::{chart, ribbon, window_bar};
 use cairn_api::records::{ContextRecord, EntryRecord, SummaryLine, cut_words, pending_records};
 use cairn_api::show::{self, Show as _};
-use cairn_api::text::{grouped, one_line};
+use cairn_api::text::{cut, grouped, one_line};
 use cairn_server::api::{Channel, Params, Shared, channels, history, summaries};
 
 /// Entries whose turns are shown at a time.
 const ENTRIES: u64 = 100;
-
-/// Seconds after which a channel that sleeps is looked at again.
-const ASLEEP_SECS: u32 = 60;
 
 /// Characters of a question in a list.
 const EXCERPT: usize = 140;
@@ -60,12 +57,11 @@ pub(super) async fn view(
     let now = html! {
         (window)
         section aria-labelledby="coverage" {
-            h2 #coverage { "What stands for every entry" }
+            h2 #coverage { "How each message is kept" }
             (ribbon::drawn(&conversation, &expired))
         }
     };
-    // What sleeps is restored for each look, and changes when it wakes.
-    let now = live_every(if awake { 5 } else { ASLEEP_SECS }, "now", &now);
+    let now = live_every(live_secs(awake), "now", &now);
     if is_poll(&headers, "now") {
         return Ok(now);
     }
@@ -215,11 +211,7 @@ fn asked(entries: &[EntryRecord]) -> Option<&EntryRecord> {
 
 /// The beginning of a text, on one line.
 pub(super) fn excerpt(text: &str) -> String {
-    let line = one_line(text);
-    match line.char_indices().nth(EXCERPT) {
-        Some((at, _)) => format!("{}…", &line[..at]),
-        None => line,
-    }
+    cut(&one_line(text), EXCERPT)
 }
 
 fn summaries_section(channel: &ChannelId, made: &[SummaryLine]) -> Markup {

@@ -17,7 +17,7 @@ mod tests;
 mod transcribe;
 mod zip;
 
-pub use document::{DocumentText, NoText, read_document};
+pub use document::{DocumentText, NoText, READ_DOCUMENT, READER_CPU_SECS, READER_MEMORY, read_document};
 pub use download::{DownloadError, Downloads};
 pub use transcribe::{NoWords, Transcriber, TranscriberSettings};
 
@@ -29,6 +29,8 @@ pub struct AttachLimits {
     pub text_bytes: usize,
     /// Largest PDF or office document that is read, in bytes.
     pub document_bytes: usize,
+    /// The daemon's binary, which reads documents in a process of its own; `None`: they are read in this one.
+    pub document_reader: Option<&'static str>,
     /// Whether pictures are read, which needs a model that takes them.
     pub images: bool,
 }
@@ -39,6 +41,7 @@ impl Default for AttachLimits {
             image_bytes: 4 * 1024 * 1024,
             text_bytes: 64 * 1024,
             document_bytes: 4 * 1024 * 1024,
+            document_reader: None,
             images: true,
         }
     }
@@ -127,9 +130,16 @@ impl Attachment<'_> {
     }
 
     /// The file as a part of a message: its content or its text, otherwise only its name.
-    pub(crate) async fn read(&self, platform: &'static str, fetched: Result<Vec<u8>, Unread>) -> Part {
+    pub(crate) async fn read(
+        &self,
+        platform: &'static str,
+        limits: &AttachLimits,
+        fetched: Result<Vec<u8>, Unread>,
+    ) -> Part {
         match fetched {
-            Ok(bytes) if self.kind() == Kind::Document => document::part(platform, self, bytes).await,
+            Ok(bytes) if self.kind() == Kind::Document => {
+                document::part(platform, limits.document_reader, self, bytes).await
+            }
             fetched => self.part(fetched),
         }
     }

@@ -26,6 +26,8 @@ pub struct ChatSettings {
     pub text_max_bytes: usize,
     /// Largest PDF or office document whose text is taken in, in bytes; larger ones are only named.
     pub document_max_bytes: usize,
+    /// The daemon's binary, which reads documents in a process of its own; `None`: they are read in this one.
+    pub document_reader: Option<&'static str>,
     /// What turns recordings into words; `None`: they are only named.
     pub transcriber: Option<Arc<Transcriber>>,
     /// Least time between two edits of a draft; `None`: no drafts are shown.
@@ -47,6 +49,7 @@ impl ChatSettings {
             image_max_bytes: attach.image_bytes,
             text_max_bytes: attach.text_bytes,
             document_max_bytes: attach.document_bytes,
+            document_reader: attach.document_reader,
             transcriber: None,
             draft_every: None,
             gather: Duration::ZERO,
@@ -66,6 +69,7 @@ impl ChatSettings {
             image_bytes: self.image_max_bytes,
             text_bytes: self.text_max_bytes,
             document_bytes: self.document_max_bytes,
+            document_reader: self.document_reader,
             images,
         }
     }

@@ -118,6 +118,7 @@ pub(crate) fn spoken(markdown: &str) -> String {
             Event::Text(text) | Event::Code(text) => out.push_str(&text),
             Event::SoftBreak => out.push(' '),
             Event::HardBreak
+            | Event::Start(Tag::Item | Tag::BlockQuote(_))
             | Event::End(TagEnd::Paragraph | TagEnd::Heading(_) | TagEnd::Item | TagEnd::BlockQuote(_)) => {
                 out.push('\n');
             }
@@ -147,6 +148,7 @@ mod tests {
         for (markdown, expected) in [
             ("Hello **Ann**, see [the page](https://a.example/x).", "Hello Ann, see the page."),
             ("# Title\n\n- one\n- `two`\n\n> said", "Title\none\ntwo\nsaid"),
+            ("- one\n  - two\n- three\n  > four", "one\ntwo\nthree\nfour"),
             ("Before\n\n```rust\nfn main() {}\n```\n\nafter", "Before\nafter"),
             ("| a | b |\n| - | - |\n| 1 | 2 |\n\nDone.", "Done."),
             ("![a cat](https://a.example/c.png)\n\n<b>bold</b>\n\n---\n\n***", "bold"),

@@ -184,6 +184,7 @@ fn recall_from_50000_memories(bencher: Bencher) {
             model: "typed".to_owned(),
             by: None,
             said_at: None,
+            told_by: None,
         };
         let save = MemorySave {
             agent: agent.clone(),

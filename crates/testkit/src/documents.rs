@@ -68,6 +68,19 @@ pub fn pdf_bomb(text: &str, bytes: usize) -> Vec<u8> {
     pdf_of(&pdf_pages(&[shown(text), b"q Q ".repeat(bytes / 4)], HELVETICA), "")
 }
 
+/// A PDF with a stream of objects, each of which is the same large array: a small file that fills 2 GB once it is parsed.
+pub fn pdf_of_many_objects() -> Vec<u8> {
+    const OBJECTS: usize = 64;
+    let index: String = (0..OBJECTS).map(|n| format!("{} 0 ", 10 + n)).collect();
+    let content = format!("{index}[{}]", "0 ".repeat(250_000));
+    let mut stream = pdf_stream(content.as_bytes());
+    let keys = format!("<</Type/ObjStm/N {OBJECTS}/First {}", index.len());
+    stream.splice(..2, keys.into_bytes());
+    let mut objects = pdf_pages(&[shown("Invoice 4711")], HELVETICA);
+    objects.push(stream);
+    pdf_of(&objects, "")
+}
+
 /// A PDF that nobody can read without its password.
 pub fn pdf_encrypted(text: &str) -> Vec<u8> {
     let mut objects = pdf_pages(&[shown(text)], HELVETICA);

@@ -66,6 +66,7 @@ pub fn source(channel: Option<&str>, model: &str) -> Source {
         model: model.to_owned(),
         by: None,
         said_at: None,
+        told_by: None,
     }
 }
 

@@ -94,14 +94,17 @@ impl ChannelState {
         seq: Seq,
         events: Vec<Event>,
     ) -> Result<bool, Failed<RuntimeError>> {
-        let is_there = self.handle.read(|conversation| {
-            conversation.live.iter().rev().any(|entry| entry.seq == seq && entry.turn == *turn)
-        });
+        let is_there = self.handle.read(|conversation| is_there(conversation, turn, seq));
         if is_there {
             self.commit(events).await?;
         }
         Ok(is_there)
     }
+}
+
+/// Whether an answer is in the window.
+fn is_there(conversation: &Conversation, turn: &TurnId, seq: Seq) -> bool {
+    conversation.live.iter().rev().any(|entry| entry.seq == seq && entry.turn == *turn)
 }
 
 fn count(outcome: &'static str) {
@@ -115,8 +118,13 @@ async fn spoken(
     answer: VoiceAnswer,
 ) -> Result<bool, Unspoken> {
     let VoiceAnswer { turn, seq, words, reply_to } = answer;
+    // Where no file can be sent, none is made.
+    files::check(&shared.ports, &handle.id, 0)?;
     let data = speaker.speak(words).await?;
     files::check(&shared.ports, &handle.id, data.len() as u64)?;
+    if !handle.read(|conversation| is_there(conversation, &turn, seq)) {
+        return Ok(false);
+    }
     // Numbered by its answer: the turn under way may be storing artifacts, too.
     let id = ArtifactId::from(format!("v{seq}"));
     let file =

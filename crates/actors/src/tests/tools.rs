@@ -118,8 +118,14 @@ async fn what_somebody_said_of_themselves_in_a_group_is_recalled_in_their_privat
             )]),
         );
         reply(live.submit(said(group, "b", "Ann", "I am allergic to fresh nuts")).await.unwrap()).await;
-        let by: Vec<_> = world.store.saved_memories().into_iter().map(|memory| memory.source.by).collect();
-        assert_eq!(by, [None, Some(of("Bob")), Some(of("Ann"))], "only what she said herself is hers");
+        let (by, told_by): (Vec<_>, Vec<_>) = world
+            .store
+            .saved_memories()
+            .into_iter()
+            .map(|memory| (memory.source.by, memory.source.told_by))
+            .unzip();
+        assert_eq!(by, [None, None, Some(of("Ann"))], "only what she said herself is hers");
+        assert_eq!(told_by, [None, Some(of("Bob")), None]);
         let recalled = async |channel: &str, who: &str| {
             let admission = live.submit(said(channel, "q", who, "allergic to nuts?")).await.unwrap();
             let Answer::Reply(reply) = answer(admission).await else { panic!("failed") };

@@ -159,6 +159,7 @@ impl Builtin {
                     model: model.to_owned(),
                     by: draft.by,
                     said_at: draft.said_at,
+                    told_by: draft.told_by,
                 },
                 // Unique in the channel: the number of the calling entry, and the call's position in it.
                 sighting: format!("{}/{last}/{ordinal}", self.handle.id),

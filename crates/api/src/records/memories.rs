@@ -163,7 +163,7 @@ impl MemoryStep {
             from_seq: source.from_seq,
             to_seq: source.to_seq,
             model: Some(source.model),
-            by: source.by.as_ref().map(AuthorRecord::of),
+            by: source.by.as_ref().or(source.told_by.as_ref()).map(AuthorRecord::of),
             text: Some(save.text),
             kind: Some(save.kind),
             importance: Some(save.importance),

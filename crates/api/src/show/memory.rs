@@ -95,7 +95,7 @@ fn place(of: &ChannelId, from: Option<Seq>, to: Option<Seq>) -> Cell {
 /// Whose word it is, and that it is an operator's only where it is.
 fn said_by(memory: &Memory) -> String {
     let source = &memory.source;
-    let who = match (&source.by, memory.speaker()) {
+    let who = match (source.by.as_ref().or(source.told_by.as_ref()), memory.speaker()) {
         (Some(by), _) => format!("{} ({})", by.name, by.id),
         (None, Some(speaker)) => speaker.to_owned(),
         (None, None) if source.is_typed() => return "an operator".to_owned(),

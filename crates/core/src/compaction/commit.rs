@@ -396,6 +396,7 @@ fn save(
             model: model.to_owned(),
             by: memory.by,
             said_at: memory.said_at,
+            told_by: memory.told_by,
         },
         sighting: format!("{}/{summary}/{idx}", conversation.channel),
         explicit: false,

@@ -63,7 +63,16 @@ pub fn parse_memory(arguments: &Value) -> Result<DraftMemory, String> {
     };
     let subject = field("subject").filter(|subject| !subject.is_empty()).map(str::to_owned);
     let replaces = parse_replaces(arguments)?;
-    Ok(DraftMemory { kind, text: text.to_owned(), subject, importance, by: None, said_at: None, replaces })
+    Ok(DraftMemory {
+        kind,
+        text: text.to_owned(),
+        subject,
+        importance,
+        by: None,
+        told_by: None,
+        said_at: None,
+        replaces,
+    })
 }
 
 fn parse_replaces(arguments: &Value) -> Result<Replaces, String> {

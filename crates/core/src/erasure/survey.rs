@@ -236,7 +236,8 @@ impl Survey {
     /// The memory is in their scope, or by them, or about their id.
     pub(super) fn is_of_them(&self, save: &MemorySave) -> bool {
         let own = matches!(&save.scope, Scope::User { platform, user } if platform == self.platform() && user == self.bare());
-        let by_them = save.source.by.as_ref().is_some_and(|by| self.is_theirs(by));
+        let source = &save.source;
+        let by_them = source.by.iter().chain(&source.told_by).any(|by| self.is_theirs(by));
         own || by_them || save.subject.as_ref() == Some(&self.person)
     }
 
@@ -266,7 +267,7 @@ impl Survey {
     /// The memory is somebody else's: in their scope, by them, or about them.
     pub(super) fn is_of_others(&self, save: &MemorySave) -> bool {
         matches!(save.scope, Scope::User { .. })
-            || save.is_surely_by_somebody()
+            || save.source.by.is_some()
             || save.subject.as_ref().is_some_and(|subject| self.is_other(subject))
     }
 }

@@ -197,6 +197,7 @@ fn memory(scope: &str, subject: Option<&str>, text: &str, range: Option<(u64, u6
             model: "model".to_owned(),
             by: None,
             said_at: None,
+            told_by: None,
         },
         sighting: format!("{GROUP}/s1/{text}"),
         explicit: false,

@@ -87,6 +87,7 @@ mod tests {
             importance: 0.5,
             by: None,
             said_at: None,
+            told_by: None,
             replaces: Replaces::default(),
         }
     }

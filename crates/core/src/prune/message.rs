@@ -99,7 +99,10 @@ fn with_long_files(conversation: &Conversation, agent: &AgentSettings) -> Vec<La
     let correction = conversation.correction(&agent.model);
     let shown = room(conversation, agent, &correction) as f64 * SHOWN_SHARE;
     let due = conversation.live.iter().filter(is_due);
-    due.map(|entry| large_message(conversation, entry, FILE_TOKENS.min(shown as u64))).collect()
+    due.map(|entry| large_message(conversation, entry, FILE_TOKENS.min(shown as u64)))
+        // Beside its pictures there may be no room for any of its text.
+        .filter(|message| shortened(message, &correction, None).is_some())
+        .collect()
 }
 
 pub(crate) fn is_long_file(part: &Part) -> bool {

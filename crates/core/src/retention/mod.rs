@@ -272,6 +272,7 @@ mod tests {
                 model: String::new(),
                 by: None,
                 said_at: None,
+                told_by: None,
             },
             created_at: day(1),
             updated_at: day(updated),

@@ -153,6 +153,7 @@ fn save() -> MemorySave {
             model: "main".into(),
             by: None,
             said_at: None,
+            told_by: None,
         },
         sighting: "main/local/main/s1/0".into(),
         explicit: true,
@@ -267,6 +268,7 @@ fn memories() -> Vec<Event> {
                 model: TYPED_BY_MEMBER.into(),
                 by: Some(Author { id: "telegram/7".into(), name: "Anna".into() }),
                 said_at: Some(at()),
+                told_by: None,
                 ..save().source
             },
             ..save()
@@ -407,6 +409,7 @@ fn windows() -> Vec<Event> {
         importance: 0.5,
         by: None,
         said_at: Some(at()),
+        told_by: None,
         replaces: Replaces { ids: vec!["m1".into()], from: Some(at()) },
     };
     let checkpoint = Checkpoint {

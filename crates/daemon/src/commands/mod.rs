@@ -5,6 +5,7 @@ mod doctor;
 mod forget_user;
 mod init;
 mod man;
+mod read_document;
 mod run;
 mod store;
 mod version;
@@ -19,6 +20,7 @@ use cairn_cli::commands::{
     replay, search, spend, status, summary, tools, tune, ui,
 };
 use cairn_cli::out;
+use cairn_platforms::attach::READ_DOCUMENT;
 use cairn_store::can_start_threads;
 use cairn_types::ports::StoreError;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
@@ -161,6 +163,9 @@ pub fn main_with(args: impl IntoIterator<Item = OsString>, tools: Tools) -> Exit
         // Returns only if the server cannot be started.
         eprintln!("cairn: {}", cairn_tools::mcp::become_server(args));
         return ExitCode::from(exit::FAILED);
+    }
+    if args.next_if(|first| first == READ_DOCUMENT).is_some() {
+        return read_document::run();
     }
     // The man pages must not depend on the build, so only `--version` has the long text.
     let command = Cli::command().long_version(version::LONG);

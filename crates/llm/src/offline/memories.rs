@@ -333,6 +333,7 @@ fn memory(kind: MemoryKind, text: String, subject: Option<&str>, importance: f64
         importance,
         by: None,
         said_at: None,
+        told_by: None,
         replaces: Replaces::default(),
     }
 }

@@ -28,7 +28,7 @@ const refresh = async () => {
 
 const event = async (name, data) => {
   if (name === "accepted") {
-    tell("is asked…");
+    tell("is working on it…");
     if (document.getElementById("newer")) await refresh();
   } else if (name === "delta") {
     tell("writes…");
@@ -76,11 +76,12 @@ form.addEventListener("submit", async (submitted) => {
     else {
       // A command, or a refusal: the words of the view that it leads to.
       const view = new DOMParser().parseFromString(await response.text(), "text/html");
-      tell(response.ok ? "" : "refused it");
+      tell(response.ok ? "" : "did not take this:");
       write((view.querySelector("#reply") ?? view.querySelector("[role=alert]") ?? view.querySelector("main")).textContent);
     }
   } catch {
-    tell("The daemon does not answer; load the page again to see what it has taken.");
+    tell("cannot be reached. Reload the page to see whether your message arrived.");
+    write("");
   }
   button.disabled = false;
   field.focus();

@@ -1,13 +1,29 @@
-//! The text of documents: PDFs and office files. They are parsed one at a time in the process, off the runtime's threads, within
-//! bounds of size, text and time: who sends them is not trusted.
+//! The text of documents: PDFs and office files. Who sends them is not trusted, and the libraries that parse them bound neither
+//! memory nor time, so they are read one at a time by a process of their own, which the daemon's binary becomes: see
+//! [`READ_DOCUMENT`].
 
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use cairn_types::message::Part;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::Command;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::{Attachment, Unread, office, pdf};
+
+/// The first argument with which the daemon's binary reads a document from its input and prints as JSON what
+/// [`read_document`] gives.
+pub const READ_DOCUMENT: &str = "read-document";
+
+/// Seconds of the processor that the process may take.
+pub const READER_CPU_SECS: u64 = 15;
+
+/// Memory that it may take for its data, in bytes.
+pub const READER_MEMORY: u64 = 256 << 20;
 
 /// Most bytes of text that are taken from a document.
 pub(super) const TEXT_MAX: usize = 512 << 10;
@@ -15,14 +31,23 @@ pub(super) const TEXT_MAX: usize = 512 << 10;
 /// Longest time for one document, looked at between its pages.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 
+/// Longest time for the process that reads one.
+const READER_MAX: Duration = Duration::from_secs(20);
+
 /// Longest time that a message waits for the text of a document, other documents before it included.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// Held by the thread that reads, even if nobody waits for it any more.
+/// Most bytes that the process prints: its text, as JSON.
+const PRINTED_MAX: u64 = 8 * TEXT_MAX as u64;
+
+/// The signal to a process that is over its time of the processor.
+const SIGXCPU: i32 = 24;
+
 static ONE_AT_A_TIME: Semaphore = Semaphore::const_new(1);
 
 /// Why a document has no text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum NoText {
     #[error("it is encrypted")]
     Encrypted,
@@ -33,8 +58,8 @@ pub enum NoText {
     Blank,
     #[error("reading it took too long")]
     Slow,
-    #[error("reading it panicked")]
-    Panicked,
+    #[error("the process that reads it failed, or needed too much memory")]
+    Failed,
 }
 
 impl NoText {
@@ -44,13 +69,13 @@ impl NoText {
             Self::Broken => "broken",
             Self::Blank => "blank",
             Self::Slow => "slow",
-            Self::Panicked => "panicked",
+            Self::Failed => "failed",
         }
     }
 }
 
 /// The text of a document.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DocumentText {
     /// At most 512 KiB.
     pub text: String,
@@ -58,7 +83,7 @@ pub struct DocumentText {
     pub part: Option<String>,
 }
 
-/// Reads the text of a PDF or an office document, in bounded time. It may panic: what it calls is not ours.
+/// Reads the text of a PDF or an office document. It may panic, and take any time and memory: what it calls is not ours.
 ///
 /// # Errors
 /// There is none that can be read.
@@ -112,23 +137,58 @@ fn tidy(text: &str) -> String {
     out.trim_end().to_owned()
 }
 
-async fn read_aside(bytes: Vec<u8>) -> Result<DocumentText, NoText> {
+/// Reads it aside. `reader`: the daemon's binary; without one it is read in this process.
+async fn read_aside(reader: Option<&str>, bytes: Vec<u8>) -> Result<DocumentText, NoText> {
     let read = async {
         // It is never closed.
-        let permit = ONE_AT_A_TIME.acquire().await.map_err(|_closed| NoText::Slow)?;
-        let work = move || {
-            let _permit = permit;
-            read_document(&bytes)
-        };
-        tokio::task::spawn_blocking(work).await.unwrap_or(Err(NoText::Panicked))
+        let _permit = ONE_AT_A_TIME.acquire().await.map_err(|_closed| NoText::Slow)?;
+        match reader {
+            Some(reader) => timeout(READER_MAX, read_by(reader, &bytes)).await.unwrap_or(Err(NoText::Slow)),
+            None => {
+                let read = tokio::task::spawn_blocking(move || read_document(&bytes));
+                read.await.unwrap_or(Err(NoText::Failed))
+            }
+        }
     };
     timeout(WAIT_MAX, read).await.unwrap_or(Err(NoText::Slow))
 }
 
+/// Has a process read it. It is killed when nobody waits for it any more.
+async fn read_by(reader: &str, bytes: &[u8]) -> Result<DocumentText, NoText> {
+    let mut command = Command::new(reader);
+    command.arg(READ_DOCUMENT).env_clear().kill_on_drop(true);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let failed = |error: std::io::Error| {
+        tracing::warn!(%error, "the process that reads documents cannot be used");
+        NoText::Failed
+    };
+    let mut child = command.spawn().map_err(failed)?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // It may end before it has read all.
+        if let Err(error) = stdin.write_all(bytes).await {
+            tracing::debug!(%error, "a document was not read to its end");
+        }
+    }
+    let mut printed = Vec::new();
+    if let Some(stdout) = child.stdout.take() {
+        stdout.take(PRINTED_MAX).read_to_end(&mut printed).await.map_err(failed)?;
+    }
+    let status = child.wait().await.map_err(failed)?;
+    match status.signal() {
+        Some(SIGXCPU) => Err(NoText::Slow),
+        _ => serde_json::from_slice(&printed).unwrap_or(Err(NoText::Failed)),
+    }
+}
+
 /// A document as a part of a message: its text, or its name with the reason why there is none.
-pub(super) async fn part(platform: &'static str, attachment: &Attachment<'_>, bytes: Vec<u8>) -> Part {
+pub(super) async fn part(
+    platform: &'static str,
+    reader: Option<&str>,
+    attachment: &Attachment<'_>,
+    bytes: Vec<u8>,
+) -> Part {
     let size = bytes.len() as u64;
-    let (outcome, part) = match read_aside(bytes).await {
+    let (outcome, part) = match read_aside(reader, bytes).await {
         Ok(DocumentText { text, part }) => {
             let outcome = if part.is_some() { "cut" } else { "read" };
             let name = attachment.noted(part.into_iter().collect());

@@ -49,7 +49,7 @@ pub(super) fn read(bytes: &[u8], draft: &mut Draft) -> Result<Option<String>, No
     } else {
         return Err(NoText::Broken);
     }
-    Ok((office.is_cut || draft.is_over()).then(|| "text of its beginning".to_owned()))
+    Ok((office.is_cut || draft.is_over()).then(|| "beginning only".to_owned()))
 }
 
 struct Office<'a> {
@@ -139,7 +139,9 @@ fn walk(xml: &[u8], draft: &mut Draft, script: &mut dyn Script) -> bool {
 
 /// An attribute's value by its local name.
 fn attribute(element: &BytesStart<'_>, wanted: &[u8]) -> Option<String> {
-    let mut all = element.attributes().flatten();
+    let mut all = element.attributes();
+    // Each would be compared with all before it.
+    let mut all = all.with_checks(false).flatten();
     let found = all.find(|attribute| attribute.key.local_name().as_ref() == wanted)?;
     Some(String::from_utf8_lossy(&found.value).into_owned())
 }

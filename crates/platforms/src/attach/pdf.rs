@@ -47,10 +47,10 @@ pub(super) fn read(bytes: &[u8], draft: &mut Draft) -> Result<Option<String>, No
     let n = pages.len();
     let mut notes = Vec::new();
     if n_read < n || draft.is_over() {
-        notes.push(format!("pages 1 to {n_read} of {n}"));
+        notes.push(format!("text of pages 1 to {n_read} of {n}"));
     }
     if n_bad > 0 {
-        notes.push(format!("{n_bad} of {n} pages in part, or not at all"));
+        notes.push(format!("{n_bad} of {n} pages incomplete or unreadable"));
     }
-    Ok((!notes.is_empty()).then(|| format!("text of {}", notes.join(", "))))
+    Ok((!notes.is_empty()).then(|| notes.join(", ")))
 }

@@ -65,7 +65,7 @@ impl Files {
             Err(unread) => Err(unread),
         };
         let Some(transcriber) = transcriber else {
-            return attachment.read(self.platform, fetched).await;
+            return attachment.read(self.platform, &limits, fetched).await;
         };
         let called = match attached.duration_secs {
             Some(secs) => format!("voice message ({secs:.0} s)"),

@@ -99,7 +99,7 @@ impl Telegram {
             Ok(most) => self.fetch(file, most).await,
             Err(unread) => Err(unread),
         };
-        attachment.read(self.link.platform(), fetched).await
+        attachment.read(self.link.platform(), limits, fetched).await
     }
 
     async fn fetch(&self, file: &str, most: usize) -> Result<Vec<u8>, Unread> {

@@ -140,6 +140,7 @@ pub(super) async fn add(
             model: TYPED.to_owned(),
             by: None,
             said_at: None,
+            told_by: None,
         },
         sighting: format!("{TYPED}:{}", now.as_nanosecond()),
         explicit: true,

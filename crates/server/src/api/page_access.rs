@@ -30,8 +30,8 @@ const LINKS: usize = 16;
 /// Most sessions; beyond it the oldest is logged out.
 const SESSIONS: usize = 32;
 
-/// The file of the state folder that keeps the sessions.
-const FILE: &str = "page-sessions.json";
+/// The file of the state folder that keeps the sessions. Its name does not end as those that a node hands to the next leader.
+const FILE: &str = "page-logins.json";
 
 /// The code of a link, or the hash of a session's token.
 #[derive(Clone, Serialize, Deserialize)]
@@ -213,7 +213,8 @@ fn kept(file: &Path) -> VecDeque<Key> {
         }
         VecDeque::new()
     });
-    sessions.truncate(SESSIONS);
+    // The oldest come first.
+    sessions.drain(..sessions.len().saturating_sub(SESSIONS));
     sessions
 }
 
@@ -240,6 +241,11 @@ mod tests {
 
     fn at(minutes: i64) -> Timestamp {
         Timestamp::from_second(1_800_000_000 + 60 * minutes).unwrap()
+    }
+
+    #[test]
+    fn the_file_of_logins_is_none_of_those_that_are_handed_to_the_next_leader() {
+        assert!(!FILE.ends_with("-sessions.json"));
     }
 
     #[test]

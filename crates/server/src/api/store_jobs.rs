@@ -9,7 +9,7 @@ use cairn_store::{BackupReport, Progress, VerifyReport};
 use cairn_types::ports::ProgressReport;
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use tokio::task::JoinHandle;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::api::shared::{Shared, backup_error};
 use crate::api::watch::StopWhenDropped;
@@ -45,7 +45,8 @@ struct Started {
     job: StoreJob,
     at: Timestamp,
     progress: Progress,
-    task: JoinHandle<()>,
+    /// It ends with what holds it: the daemon's calls.
+    task: AbortOnDropHandle<()>,
     outcome: Arc<Mutex<Option<Outcome>>>,
 }
 
@@ -70,10 +71,10 @@ impl StoreJobs {
         let (progress, outcome) = (Progress::default(), Arc::<Mutex<Option<Outcome>>>::default());
         let work = run(Arc::clone(admin), job.clone(), progress.clone());
         let told = Arc::clone(&outcome);
-        let task = tokio::spawn(async move {
+        let task = AbortOnDropHandle::new(tokio::spawn(async move {
             let ended = work.await;
             *told.lock() = Some(ended);
-        });
+        }));
         *last = Some(Started { job, at: admin.clock.now(), progress, task, outcome });
         Ok(())
     }
@@ -104,7 +105,7 @@ impl StoreJobs {
 }
 
 async fn run(admin: Shared, job: StoreJob, progress: Progress) -> Outcome {
-    // A daemon that stops drops this, and the work ends at its next step.
+    // Whoever drops this has the work end at its next step.
     let _stop = StopWhenDropped(progress.clone());
     let done = match &job {
         StoreJob::Check { quick } => {
@@ -116,14 +117,11 @@ async fn run(admin: Shared, job: StoreJob, progress: Progress) -> Outcome {
             made.map_err(backup_error).map(|report| Outcome::BackedUp(Box::new(report)))
         }
     };
-    match done {
-        Ok(outcome) => {
-            tracing::info!(?job, "a check or a backup from the page has ended");
-            outcome
-        }
-        Err(error) => {
-            tracing::warn!(?job, error = error.detail.message, "a check or a backup from the page failed");
-            Outcome::Failed(error.detail)
+    if let StoreJob::Check { quick } = job {
+        match &done {
+            Ok(_) => tracing::info!(quick, "a check from the page has ended"),
+            Err(error) => tracing::warn!(quick, error = error.detail.message, "a check from the page failed"),
         }
     }
+    done.unwrap_or_else(|error| Outcome::Failed(error.detail))
 }

@@ -91,6 +91,7 @@ impl Runner {
                 model: if operator { TYPED } else { TYPED_BY_MEMBER }.to_owned(),
                 by: Some(call.caller.clone()),
                 said_at: None,
+                told_by: None,
             },
             sighting: format!("{}/command/{}", call.channel, call.message),
             explicit: true,
@@ -323,10 +324,13 @@ impl Runner {
                 .to_owned());
         }
         if !confirmed {
+            let also = match reminders.len() {
+                0 => String::new(),
+                _ => format!(" It also cancels {set} that you set."),
+            };
             return Ok(format!(
                 "This forgets {n} about you or by you: from here, from your private chats with me, and what you said \
-                 about yourself elsewhere. They do not come back on their own. It also cancels {set} that you set. `/export` \
-                 shows them. Your messages stay in the archive of the conversation; my operator can erase them.\n\nSay \
+                 about yourself elsewhere. They do not come back on their own.{also} `/export` shows them. Your messages stay in the archive of the conversation; my operator can erase them.\n\nSay \
                  `/forgetme yes` to confirm."
             ));
         }

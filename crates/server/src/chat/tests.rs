@@ -417,6 +417,7 @@ async fn nobody_gets_at_the_memories_of_another_by_taking_their_name() {
             model: "m".to_owned(),
             by: None,
             said_at: None,
+            told_by: None,
         },
         sighting: "s".to_owned(),
         explicit: false,

@@ -11,3 +11,6 @@ pub mod retention;
 pub mod schedules;
 pub mod systemd;
 pub mod tools;
+
+/// This binary, by its `/proc` link, because its file may have been replaced.
+const OWN_BINARY: &str = "/proc/self/exe";

@@ -23,6 +23,7 @@ use jiff::SignedDuration;
 use parking_lot::Mutex;
 use secrecy::SecretString;
 
+use crate::parts::OWN_BINARY;
 use crate::parts::people::DaemonPairings;
 use cairn_config::{Bot, Config, Loaded, Network, NetworkKind};
 
@@ -295,6 +296,7 @@ fn chat(network: &Network, config: &Config) -> ChatSettings {
         image_max_bytes: kib(network.image_kib),
         text_max_bytes: kib(network.text_file_kib),
         document_max_bytes: kib(network.document_kib),
+        document_reader: Some(OWN_BINARY),
         transcriber: None,
         draft_every: draft_every(network),
         gather: Duration::from_millis(network.gather_ms),

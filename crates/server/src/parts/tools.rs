@@ -16,6 +16,7 @@ use cairn_types::tool::mcp::pins::Pins;
 use cairn_types::tool::{Effect, SERVER_SEPARATOR, is_entry, is_granted, server_of};
 use secrecy::SecretString;
 
+use crate::parts::OWN_BINARY;
 use cairn_config::{
     AgentConfig, Config, Environment as _, FetchConfig, Loaded, McpConfig, ProcessEnvironment, SearchProvider,
 };
@@ -251,10 +252,9 @@ impl Toolset for ToolRegistry {
     }
 }
 
-/// What servers need from this process. The binary is named by its `/proc` link, because its file may have been
-/// replaced.
+/// What servers need from this process.
 fn around(clock: Arc<dyn Clock>) -> Surroundings {
-    let launcher = Some("/proc/self/exe".into());
+    let launcher = Some(OWN_BINARY.into());
     Surroundings { clock, path: ProcessEnvironment.var("PATH"), launcher }
 }
 

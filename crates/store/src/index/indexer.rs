@@ -546,6 +546,7 @@ mod tests {
             model: String::new(),
             by: None,
             said_at: None,
+            told_by: None,
         };
         MemorySave {
             agent: "main".into(),

@@ -631,6 +631,7 @@ impl World {
             importance: 0.5,
             by: None,
             said_at: None,
+            told_by: None,
             replaces: Replaces::default(),
         };
         SummaryDraft {
@@ -713,6 +714,7 @@ impl World {
                 model: TYPED_BY_MEMBER.to_owned(),
                 by: Some(author(ANNA)),
                 said_at: None,
+                told_by: None,
             },
             sighting: format!("{}/command/{}", self.rooms[room].state.channel, self.n),
             explicit: true,

@@ -101,12 +101,15 @@ pub trait Visit {
 
     /// Memories that a run has found and not saved yet.
     fn drafts(&mut self, drafts: &mut Vec<DraftMemory>) -> bool {
-        each(drafts, |DraftMemory { kind: _, text, subject, importance: _, by, said_at: _, replaces }| {
-            self.words(text, Kind::Memory)
-                | self.option(subject, Kind::Memory)
-                | each(by, |by| self.author(by))
-                | each(&mut replaces.ids, |id| self.memory(id))
-        })
+        each(
+            drafts,
+            |DraftMemory { kind: _, text, subject, importance: _, by, said_at: _, told_by, replaces }| {
+                self.words(text, Kind::Memory)
+                    | self.option(subject, Kind::Memory)
+                    | each([by, told_by], |by| each(by, |by| self.author(by)))
+                    | each(&mut replaces.ids, |id| self.memory(id))
+            },
+        )
     }
 
     /// `PLATFORM/USER`.
@@ -517,7 +520,7 @@ fn save<V: Visit>(v: &mut V, save: &mut MemorySave) -> bool {
         text,
         subject,
         importance: _,
-        source: Source { channel, from_seq: _, to_seq: _, summary: _, model: _, by, said_at: _ },
+        source: Source { channel, from_seq: _, to_seq: _, summary: _, model: _, by, said_at: _, told_by },
         sighting,
         explicit: _,
         replaces: Replaces { ids, from: _ },
@@ -526,7 +529,7 @@ fn save<V: Visit>(v: &mut V, save: &mut MemorySave) -> bool {
         | v.option(subject, Kind::Memory)
         | v.sighting(sighting, channel.as_ref())
         | each(channel, |channel| v.channel(channel))
-        | each(by, |by| v.author(by))
+        | each([by, told_by], |by| each(by, |by| v.author(by)))
         | each(ids, |id| v.memory(id))
         | match scope {
             Scope::Agent => false,

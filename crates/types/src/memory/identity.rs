@@ -111,6 +111,9 @@ pub fn merge(
     memory.sightings = memory.sightings.saturating_add(1);
     if memory.source.by.is_none() && !memory.source.is_typed() {
         memory.source.by.clone_from(&save.source.by);
+        if memory.source.told_by.is_none() {
+            memory.source.told_by.clone_from(&save.source.told_by);
+        }
     }
     if memory.superseded_by.take().is_some() {
         // It is said again, so it holds again.

@@ -93,12 +93,15 @@ pub struct Source {
     pub summary: Option<SummaryId>,
     /// The model that wrote it; [`TYPED`] or [`TYPED_BY_MEMBER`] if a person typed it.
     pub model: String,
-    /// The person who typed it, who certainly said it about themselves, or who said most of it about something else.
+    /// The person who typed it, or who certainly said it about themselves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Author>,
     /// When it was said, if that was before it was saved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub said_at: Option<Timestamp>,
+    /// The person who most likely told it, of somebody or something else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told_by: Option<Author>,
 }
 
 impl Source {
@@ -212,12 +215,15 @@ pub struct DraftMemory {
     pub subject: Option<String>,
     /// 0 to 1.
     pub importance: f64,
-    /// The person who said it: see [`credit`].
+    /// The person who certainly said it about themselves: see [`speaker_of`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Author>,
     /// When it was said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub said_at: Option<Timestamp>,
+    /// The person who most likely told it, of somebody or something else: see [`credit`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told_by: Option<Author>,
     #[serde(default, skip_serializing_if = "Replaces::is_nothing")]
     pub replaces: Replaces,
 }

@@ -116,6 +116,7 @@ mod tests {
             importance: 0.5,
             by: None,
             said_at: None,
+            told_by: None,
             replaces: Replaces::default(),
         }];
         credit(&mut memories, &entries);
@@ -150,10 +151,11 @@ mod tests {
             importance: 0.5,
             by: None,
             said_at: None,
+            told_by: None,
             replaces: Replaces::default(),
         }];
         credit(&mut memories, &entries);
-        assert_eq!(memories[0].by.as_ref().map(|by| by.id.as_str()), by);
+        assert_eq!(memories[0].told_by.as_ref().map(|by| by.id.as_str()), by);
     }
 
     fn entry(seq: u64, role: Role, name: &str, text: &str) -> Arc<Entry> {

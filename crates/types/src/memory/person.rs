@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::origin::said;
-use super::{DraftMemory, Memory, MemorySave, Scope, SpokenWords, TYPED};
+use super::{DraftMemory, Memory, Scope, SpokenWords, TYPED};
 use crate::ids::LOCAL_PLATFORM;
 use crate::message::{Author, Entry, Role};
 use crate::text::words::{is_gapless, raw_words};
@@ -17,14 +17,15 @@ const OF_OTHERS: f64 = 0.6;
 /// Shortest id, in characters, that is looked for in texts without its platform: a shorter one may be any number.
 const BARE_ID_MIN: usize = 5;
 
-/// Sets in each memory when it was said and by whom: the person who certainly said it about themselves, else the one who told
-/// most of it about something else.
+/// Sets in each memory when it was said and by whom: the person who certainly said it about themselves, else the one who most
+/// likely told it.
 pub fn credit(memories: &mut [DraftMemory], entries: &[Arc<Entry>]) {
     let said = said(memories, entries);
     for (memory, (said_at, teller)) in memories.iter_mut().zip(said) {
+        memory.by = speaker_of(memory, entries);
         let subject = memory.subject.as_deref();
-        let of_others = teller.filter(|teller| !subject.is_some_and(|subject| is_called(teller, subject)));
-        memory.by = speaker_of(memory, entries).or(of_others);
+        let is_of_another = |teller: &Author| !subject.is_some_and(|subject| is_called(teller, subject));
+        memory.told_by = teller.filter(is_of_another).filter(|_| memory.by.is_none());
         memory.said_at = said_at;
     }
 }
@@ -91,7 +92,7 @@ impl Memory {
     pub fn said_by(&self) -> Option<&str> {
         match &self.source.by {
             Some(by) => (self.trust() != Trust::Operator).then_some(&by.name),
-            None => self.speaker(),
+            None => self.speaker().or(self.source.told_by.as_ref().map(|teller| teller.name.as_str())),
         }
     }
 
@@ -138,14 +139,6 @@ impl Memory {
 }
 
 /// Whether the subject is the person, by id or name.
-impl MemorySave {
-    /// Whether somebody typed it, or certainly said it about themselves.
-    pub fn is_surely_by_somebody(&self) -> bool {
-        let about_themselves = |by| self.subject.as_deref().is_some_and(|subject| is_called(by, subject));
-        self.source.by.as_ref().is_some_and(|by| self.source.is_typed() || about_themselves(by))
-    }
-}
-
 fn is_called(person: &Author, subject: &str) -> bool {
     let name = |name: &str| name.trim().to_lowercase();
     subject == person.id || name(subject) == name(&person.name)
@@ -227,6 +220,7 @@ mod tests {
             importance: 0.5,
             by: None,
             said_at: None,
+            told_by: None,
             replaces: Replaces::default(),
         }
     }

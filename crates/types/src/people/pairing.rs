@@ -39,10 +39,15 @@ pub struct Pairing {
     pub displaced: bool,
 }
 
+/// Whether an id (`PLATFORM/USER`) stands for a group: a chat or a server.
+pub fn is_group(id: &str) -> bool {
+    id.split_once('/').is_some_and(|(_, id)| GROUPS.iter().any(|kind| id.starts_with(kind)))
+}
+
 impl Pairing {
     /// Whether it is about a group.
     pub fn is_group(&self) -> bool {
-        self.user.id.split_once('/').is_some_and(|(_, id)| GROUPS.iter().any(|kind| id.starts_with(kind)))
+        is_group(&self.user.id)
     }
 
     /// Whether no operator has decided yet.

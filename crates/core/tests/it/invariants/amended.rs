@@ -261,6 +261,7 @@ fn what_a_run_learns_in_a_private_chat_is_the_persons_own() {
         importance: 0.5,
         by: None,
         said_at,
+        told_by: None,
         replaces: Replaces::default(),
     };
     let draft = compaction::SummaryDraft { memories: vec![memory], ..Sim::draft("Tea.") };

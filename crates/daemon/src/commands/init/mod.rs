@@ -261,6 +261,8 @@ fn write_secrets(dir: &Path, answers: &Answers, written: &mut Vec<PathBuf>) -> R
         let file = dir.join(name);
         let mut options = std::fs::OpenOptions::new();
         let made = options.write(true).create_new(true).mode(0o600).open(&file).and_then(|mut made| {
+            // One that could not be written whole goes with the others.
+            written.push(file.clone());
             writeln!(made, "{}", secret.expose_secret())?;
             made.sync_all()
         });
@@ -271,7 +273,6 @@ fn write_secrets(dir: &Path, answers: &Answers, written: &mut Vec<PathBuf>) -> R
             }
             return Err(cannot_write(&file, &error));
         }
-        written.push(file);
     }
     Ok(())
 }

@@ -67,7 +67,7 @@ pub(super) fn wanted(flag: Option<ServiceArg>, file: &Path, ask: &mut Ask) -> Re
     let env = ProcessEnvironment;
     let is_root = rustix::process::geteuid().is_root();
     if is_root && file == Path::new(SERVICE_CONFIG) && Path::new("/run/systemd/system").is_dir() {
-        let agreed = ask.agrees("Set up the service of the system, and start it?", false)?;
+        let agreed = ask.agrees("Set up the system service, and start it?", false)?;
         return Ok(if agreed { ServiceArg::System } else { ServiceArg::None });
     }
     // The manager of a user's services has its folder there.
@@ -100,13 +100,24 @@ pub(super) fn install(kind: ServiceArg, file: &Path, answers: &Answers) -> Resul
         ServiceArg::User => for_user(&program()?, file, &user_unit()?),
         ServiceArg::System => {
             let is_installed = UNITS.iter().any(|unit| Path::new(unit).exists());
-            for_system(&program()?, &answers.secret_files(file), is_installed)
+            let program = program()?;
+            if !is_installed && ["/home", "/root"].iter().any(|home| program.starts_with(home)) {
+                return Err(Failure::usage(
+                    format!(
+                        "the configuration is written; the system service cannot run {}, which is in a home folder",
+                        program.display()
+                    ),
+                    "install the program to /usr/local: sudo sh deploy/install.sh --service system",
+                ));
+            }
+            for_system(&program, &answers.secret_files(file), is_installed)
         }
     };
     let mut out = String::new();
     if let Some(variable) = variable(answers) {
+        let user = if matches!(kind, ServiceArg::User) { "--user " } else { "" };
         out.push_str(&format!(
-            "warning: the service does not have ${variable} of this shell: set it by `systemctl edit`, or use a file\n"
+            "warning: the service does not have ${variable} of this shell: set it by `systemctl {user}edit cairn`, or use a file\n"
         ));
     }
     for (path, text) in plan.files {
@@ -201,7 +212,7 @@ fn user_unit() -> Result<PathBuf, Failure> {
 fn run(command: &[&str]) -> Result<(), Failure> {
     let shown = command.join(" ");
     let failed = |why: String| {
-        let hint = format!("the configuration and the unit are written; when that is mended: {shown}");
+        let hint = format!("the configuration and the unit are written; once that is fixed, run: {shown}");
         Failure::failed(format!("`{shown}` failed: {why}"), hint)
     };
     let Some((name, args)) = command.split_first() else { return Ok(()) };

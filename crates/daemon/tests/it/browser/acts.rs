@@ -199,7 +199,7 @@ async fn an_answer_is_seen_while_it_is_written_and_then_in_the_conversation() {
     browser.open(&scene.at("/talk")).await;
     browser.write("#name", "wanda").await;
     browser.press("Enter").await;
-    browser.until_shown("Say something").await;
+    browser.until_shown("Write a message").await;
     let say = async |text: &str| {
         browser.write("#text", text).await;
         browser.press("Enter").await;

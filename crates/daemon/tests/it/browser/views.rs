@@ -42,7 +42,7 @@ async fn views(scene: &Scene) -> Vec<(String, &'static str)> {
     let views = [
         ("/".to_owned(), "All is well."),
         ("/channels".to_owned(), CHANNEL),
-        (of_channel(""), "How it came about"),
+        (of_channel(""), "How this answer was made"),
         (of_channel("?at=40"), "summarised"),
         (of_channel("/window"), "What stands for every entry"),
         (of_channel("/runs"), "threshold"),
@@ -53,7 +53,7 @@ async fn views(scene: &Scene) -> Vec<(String, &'static str)> {
         (of_channel(&format!("/turns/{turn}/diff")), CHANNEL),
         ("/search?q=impeller+crane&user=ben".to_owned(), "IMP-"),
         ("/talk".to_owned(), "Your name"),
-        (format!("{}?name=anna", of_channel("").replace("boat", "anna")), "Say something"),
+        (format!("{}?name=anna", of_channel("").replace("boat", "anna")), "Write a message"),
         ("/people".to_owned(), "Nobody waits."),
         ("/store".to_owned(), "Nothing was checked"),
         ("/spend".to_owned(), "Days are those of UTC"),

@@ -8,6 +8,7 @@ mod demo;
 mod docs;
 mod doctor;
 mod export;
+mod files;
 mod finishes;
 mod history;
 mod http;

@@ -184,7 +184,7 @@ async fn a_conversation_is_read_back_page_by_page_and_what_is_summarised_is_a_di
         "<b title=\"local/bo\">bo</b>",
         "1 tool call: history_search",
         "It was INV-300.",
-        "How it came about",
+        "How this answer was made",
     ] {
         assert!(newest.contains(part), "{part}: {newest}");
     }
@@ -286,11 +286,11 @@ async fn the_state_is_checked_and_backed_up() {
     };
     ended("Nothing was checked or backed up").await;
     site.post("/store/check", &cookie, "quick=no").await.is(303);
-    ended("All is sound.").await;
+    ended("No problems found.").await;
     let dir = site.home.path("backup");
     let form = format!("dir={}", dir.display().to_string().replace('/', "%2F"));
     site.post("/store/backup", &cookie, &form).await.is(303);
-    ended("It is complete.").await;
+    ended("The backup is complete.").await;
     assert!(dir.join("journal").is_dir());
     site.post("/store/backup", &cookie, &form).await.is(303);
     ended("class=\"trouble\"").await;
@@ -333,8 +333,9 @@ async fn a_visitor_talks_in_a_channel_of_their_name() {
     site.post(to, &cookie, "name=wanda&text=+").await.is(422);
     let elsewhere = site.post("/channels/main%2Ftelegram%2F7/messages", &cookie, "name=wanda&text=a").await;
     assert_eq!(elsewhere.status, 400, "{elsewhere:?}");
+    assert!(site.view(&path, &cookie).await.is(200).body.contains("Write a message"));
     let reader = site.login(&["--read-only"]).await;
-    assert!(!site.view(&path, &reader).await.is(200).body.contains("Say something"));
+    assert!(!site.view(&path, &reader).await.is(200).body.contains("Write a message"));
     assert!(site.daemon.stop().await.unwrap().success());
 }
 

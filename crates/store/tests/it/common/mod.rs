@@ -314,6 +314,7 @@ pub(crate) fn memory(text: &str, sighting: &str) -> MemorySave {
             model: "rules".to_owned(),
             by: None,
             said_at: None,
+            told_by: None,
         },
         sighting: sighting.to_owned(),
         explicit: false,
