@@ -19,8 +19,9 @@ const CLIENT_LIMIT: Duration = Duration::from_secs(300);
 
 /// A call that waits for its result.
 struct Waiting {
-    result: oneshot::Sender<String>,
-    /// Taken by the call.
+    /// Taken by the client's answer.
+    result: Option<oneshot::Sender<String>>,
+    /// Taken by the call, which may begin after the answer has come.
     awaited: Option<oneshot::Receiver<String>>,
 }
 
@@ -57,28 +58,29 @@ impl ClientTools {
         let mut waiting = self.waiting.lock();
         for call in calls {
             let (result, awaited) = oneshot::channel();
-            waiting.insert(call.id.clone(), Waiting { result, awaited: Some(awaited) });
+            waiting.insert(call.id.clone(), Waiting { result: Some(result), awaited: Some(awaited) });
         }
     }
 
     pub(crate) fn is_awaited(&self) -> bool {
-        !self.waiting.lock().is_empty()
+        self.waiting.lock().values().any(|waiting| waiting.result.is_some())
     }
 
     /// Hands in what the client's tools returned, by the ids of the calls. All that wait end: those without a result fail. False:
     /// none of them waits.
     pub(crate) fn answer(&self, results: &[(String, String)]) -> bool {
         let mut waiting = self.waiting.lock();
-        if !results.iter().any(|(id, _)| waiting.contains_key(id)) {
+        let waits = |id: &String| waiting.get(id).is_some_and(|call| call.result.is_some());
+        if !results.iter().any(|(id, _)| waits(id)) {
             return false;
         }
         for (id, result) in results {
-            if let Some(call) = waiting.remove(id) {
+            if let Some(sender) = waiting.get_mut(id).and_then(|call| call.result.take()) {
                 // The call may have given up.
-                let _ = call.result.send(result.clone());
+                let _ = sender.send(result.clone());
             }
         }
-        waiting.clear();
+        waiting.values_mut().for_each(|call| call.result = None);
         true
     }
 
@@ -141,6 +143,11 @@ mod tests {
             ("result of c1".into(), "result of c2".into())
         );
         assert!(third.error.unwrap().contains("no result"));
+        // All are answered at once, before the last of them has begun.
+        tools.expect(&calls);
+        assert!(tools.answer(&[result("c1"), result("c3")]) && !tools.is_awaited());
+        assert_eq!(tools.call(&calls[2]).await.output.words(), "result of c3");
+        assert!(tools.call(&calls[1]).await.error.unwrap().contains("no result"));
         tools.expect(&calls[..1]);
         assert_eq!(tools.call(&calls[0]).await.outcome, ToolOutcome::TimedOut);
         assert!(!tools.is_awaited());

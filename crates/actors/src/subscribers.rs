@@ -158,7 +158,16 @@ impl TurnSubscribers {
     }
 
     pub(crate) fn client_calls(&self, calls: Vec<ToolCall>, usage: Usage) {
-        self.waiting.lock().tell(&Progress::ClientCalls { calls, usage });
+        let mut waiting = self.waiting.lock();
+        waiting.tell(&Progress::ClientCalls { calls, usage });
+        // One that missed it would wait for nothing.
+        let State { waiters, turn, .. } = &mut *waiting;
+        for message in turn.iter() {
+            let Some(waiters) = waiters.get_mut(message) else { continue };
+            for waiter in waiters.extract_if(.., |waiter| waiter.lagging) {
+                let _ = waiter.answer.send(Answer::Failed(failure::lost()));
+            }
+        }
     }
 
     pub(crate) fn approval(&self, approval: &Approval) {

@@ -24,6 +24,9 @@ const COMPARED_MAX: usize = 4_000_000;
 /// How the mark begins that stands behind an answer which was cut short.
 pub const CUT_MARK: &str = "[cut short here: ";
 
+/// Stands before the greeting of an agent in what a client's system message says.
+const GREETED: &str = "You have opened the conversation with these words:\n";
+
 /// A message of a client's list.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Listed {
@@ -43,6 +46,9 @@ pub struct ClientList {
     pub at: Timestamp,
     /// The client's system message; empty: it sent none.
     pub system: String,
+    /// What the agent said before anybody else, in a list that begins with that; empty: nothing. It is part of the scene that a
+    /// client sets, and in a list that was trimmed no news.
+    pub greeting: String,
     /// Tools that the client runs itself, for the turn that answers.
     pub tools: Vec<ToolDef>,
     /// The messages, oldest first, without answers in succession. The last one is the person's.
@@ -225,9 +231,16 @@ pub fn catch_up(conversation: &Conversation, list: &ClientList, reconciled: &Rec
     };
     let mut events: Vec<Event> = reconciled.undone.iter().map(undo).collect();
     let known = conversation.client_system.as_ref().map_or("", |system| &*system.text);
-    if known != list.system {
-        let tokens = if list.system.is_empty() { 0 } else { estimate(&list.system).max(1) };
-        let (author, text) = (list.author.clone(), list.system.clone());
+    let begins = conversation.live.is_empty() && conversation.stack.items().is_empty();
+    let system = match format!("{GREETED}{}", list.greeting) {
+        greeted if !list.greeting.is_empty() && (begins || known.ends_with(&greeted)) => {
+            [list.system.as_str(), &greeted].join("\n\n").trim_start().to_owned()
+        }
+        _ => list.system.clone(),
+    };
+    if known != system {
+        let tokens = if system.is_empty() { 0 } else { estimate(&system).max(1) };
+        let (author, text) = (list.author.clone(), system);
         events.push(Event::Message(MessageEvent::SystemSet { author, text, tokens }));
     }
     let missed = list.listed.len().saturating_sub(1);

@@ -11,6 +11,7 @@ use cairn_types::ports::{Admission, Refusal};
 use super::requests::BUSY_RETRY_SECS;
 use super::state::{ChannelState, Failed};
 use crate::client_tools::ClientTools;
+use crate::tasks::off_thread;
 
 impl ChannelState {
     /// The message is durable when this returns. While an answer is under way the list is refused: nobody knows yet what the
@@ -28,10 +29,16 @@ impl ChannelState {
         let asked = list.asked();
         self.check_limit(&asked).await?;
         // A list may be long, and the lock is for quick looks.
-        let conversation = self.handle.snapshot();
-        let reconciled = reconcile(&conversation, &list.listed, &list.author.id);
-        let mut events = catch_up(&conversation, list, &reconciled);
-        drop(conversation);
+        let (conversation, given) = (self.handle.snapshot(), list.clone());
+        let laid_beside = off_thread(move || {
+            let reconciled = reconcile(&conversation, &given.listed, &given.author.id);
+            let events = catch_up(&conversation, &given, &reconciled);
+            (reconciled, events)
+        });
+        let (reconciled, mut events) = laid_beside.await.map_err(|panic| {
+            tracing::error!(channel = %self.handle.id, %panic, "a client's list cannot be read; please report it");
+            Refusal::Unavailable("internal error")
+        })?;
         if let Some(cancelled) = self.cancelled_run(&reconciled) {
             events.insert(0, cancelled);
         }

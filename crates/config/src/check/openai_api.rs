@@ -55,7 +55,7 @@ fn check_key(check: &mut Check<'_, '_>, api: &OpenAiApiConfig, idx: usize, confi
     let name = &key.name;
     if name.is_empty() || name.len() > NAME_MAX || !name.bytes().all(fits) {
         let message =
-            format!("`name` = \"{name}\" is no name of a key (number {number} of [[openai_api.keys]])");
+            format!("`name` = \"{name}\" is not a valid key name (number {number} of [[openai_api.keys]])");
         let hint = format!("write 1 to {NAME_MAX} of the characters A-Z a-z 0-9 -");
         check.wrong(&below(&at, "name"), message, &hint);
     } else if api.keys[..idx].iter().any(|other| other.name == *name) {
@@ -70,7 +70,7 @@ fn check_key(check: &mut Check<'_, '_>, api: &OpenAiApiConfig, idx: usize, confi
         check.variable(&below(&at, "key_env"), "key_env", variable);
     }
     if key.agents.is_empty() {
-        let message = format!("the key `{name}` of [openai_api] may talk to no agent");
+        let message = format!("the key `{name}` of [openai_api] has no agents");
         check.wrong(&below(&at, "agents"), message, "such as agents = [\"main\"]");
     }
     if let Some(agent) = key.agents.iter().find(|agent| config.agent(agent.as_str()).is_none()) {

@@ -63,6 +63,7 @@ impl Talk {
             author: author(ANN),
             at: Timestamp::UNIX_EPOCH,
             system: String::new(),
+            greeting: String::new(),
             tools: Vec::new(),
             listed: lines.iter().map(|line| listed(line)).collect(),
         };
@@ -223,6 +224,7 @@ fn a_system_message_is_told_when_it_changes() {
         author: author(ANN),
         at: Timestamp::UNIX_EPOCH,
         system: "be brief".to_owned(),
+        greeting: String::new(),
         tools: Vec::new(),
         listed: vec![listed("a")],
     };
@@ -236,7 +238,21 @@ fn a_system_message_is_told_when_it_changes() {
     let brief = Some("be brief".to_owned());
     assert_eq!(told(&mut talk, &list), (1, brief.clone()));
     assert_eq!(told(&mut talk, &list), (0, brief));
+    // A greeting begins a conversation, and stays told. In a list that was trimmed to an answer it is no news.
+    list.greeting = "Welcome!".to_owned();
+    let greeted = Some("be brief\n\nYou have opened the conversation with these words:\nWelcome!".to_owned());
+    assert_eq!(told(&mut talk, &list), (1, greeted.clone()));
+    talk.aside(ANN, "a", "1");
+    list.listed = vec![listed("a"), listed("> 1"), listed("b")];
+    assert_eq!(told(&mut talk, &list), (0, greeted));
+    list.greeting = "1".to_owned();
+    list.listed = vec![listed("b")];
+    let reconciled = reconcile(&talk.conversation, &list.listed, ANN);
+    let told_now = catch_up(&talk.conversation, &list, &reconciled);
+    assert!(!format!("{told_now:?}").contains("with these words"), "{told_now:?}");
+    list.greeting.clear();
     list.system.clear();
+    list.listed = vec![listed("a"), listed("> 1"), listed("b")];
     assert_eq!(told(&mut talk, &list), (1, None));
     assert_eq!(told(&mut talk, &list), (0, None));
 }

@@ -359,7 +359,7 @@ async fn a_client_runs_its_own_tools() {
     let explained = site.rig.get(&format!("{path}{name}/turns/last/prompt")).await;
     assert_eq!(explained["exact"], true, "{explained}");
 
-    // As a stream, with a call that the client never answers: it goes on without it.
+    // As a stream. The client does not answer the call but sends a new message, which stops the turn.
     list.push(json!({ "role": "assistant", "content": "There is light." }));
     list.push(json!({ "role": "user", "content": "and dark" }));
     site.rig.model.push(Kind::Reply, Answer::call("lamp", json!({ "on": false })));

@@ -62,7 +62,7 @@ impl Failed {
 
     /// 404: there is no such path.
     pub(super) fn no_such_path() -> Self {
-        let message = "only GET /v1/models and POST /v1/chat/completions are here; is the base URL http://ADDRESS:PORT/v1?";
+        let message = "the only paths are GET /v1/models, GET /v1/models/MODEL and POST /v1/chat/completions; is the base URL http://ADDRESS:PORT/v1?";
         Self::new(StatusCode::NOT_FOUND, "unknown_url", message)
     }
 

@@ -64,6 +64,9 @@ const ALIKE_MAX: usize = 8;
 /// Above so many, those that nobody uses are removed from the list of lanes.
 const LANES: usize = 256;
 
+/// Turns of clients that have hung up that are stopped beside each other.
+const STOPPED_AT_ONCE: usize = 16;
+
 /// Share of the usable window that a client's system message may take.
 const SYSTEM_SHARE: u64 = 4;
 
@@ -197,7 +200,10 @@ impl Endpoint {
         let Some(agent) = self.runtime.agent(&asked.agent) else { return Ok(()) };
         let usable = agent.first_settings().window.usable_tokens();
         let tools = ToolDefs::from(asked.tools.clone());
-        let (tokens, most) = (u64::from(estimate(&asked.system)) + tools.tokens(), usable / SYSTEM_SHARE);
+        let (tokens, most) = (
+            u64::from(estimate(&asked.system) + estimate(&asked.greeting)) + tools.tokens(),
+            usable / SYSTEM_SHARE,
+        );
         if tokens <= most {
             return Ok(());
         }
@@ -233,6 +239,7 @@ impl Endpoint {
             author,
             at,
             system: asked.system,
+            greeting: asked.greeting,
             tools: asked.tools,
             listed: asked.listed,
         };
@@ -245,14 +252,19 @@ impl Endpoint {
             }
         }
         let channel = list.channel.clone();
-        let goes_on =
-            if asked.results.is_empty() { None } else { self.runtime.answer_calls(&channel, &asked.results) };
-        let Admission { turn, progress } = match goes_on {
-            Some(admission) => admission,
-            None => self.begin(list).await?,
-        };
-        let abandoned = Some(Abandoned { channel, turn, _lane: lane });
-        Ok((UnderWay { endpoint: Arc::clone(self), abandoned }, progress))
+        let (endpoint, results) = (Arc::clone(self), asked.results);
+        // A client that hangs up meanwhile drops what comes of it, and so the turn is stopped.
+        let begun = tokio::spawn(async move {
+            let goes_on =
+                if results.is_empty() { None } else { endpoint.runtime.answer_calls(&channel, &results) };
+            let Admission { turn, progress } = match goes_on {
+                Some(admission) => admission,
+                None => endpoint.begin(list).await?,
+            };
+            let abandoned = Some(Abandoned { channel, turn, _lane: lane });
+            Ok((UnderWay { endpoint, abandoned }, progress))
+        });
+        begun.await.map_err(|panic| ApiError::internal(&panic))?
     }
 
     /// Begins a turn. One that waits for results of the client's tools is stopped: the client goes on without them.
@@ -266,7 +278,10 @@ impl Endpoint {
     /// Whether a list continues the conversation of its channel.
     async fn fits(&self, list: &ClientList) -> Result<bool, Failed> {
         let known = self.runtime.conversation(&list.channel).await.map_err(runtime_error)?;
-        Ok(known.is_none_or(|(known, _)| reconcile(&known, &list.listed, &list.author.id).fits))
+        let Some((known, _)) = known else { return Ok(true) };
+        let (listed, author) = (list.listed.clone(), list.author.id.clone());
+        let work = move || reconcile(&known, &listed, &author).fits;
+        Ok(tokio::task::spawn_blocking(work).await.map_err(|panic| ApiError::internal(&panic))?)
     }
 
     fn lane(&self, channel: &ChannelId) -> Arc<tokio::sync::Mutex<()>> {
@@ -308,22 +323,25 @@ impl Drop for UnderWay {
 }
 
 /// Stops the turns whose clients have hung up.
-async fn stop_abandoned(runtime: Runtime, mut abandoned: mpsc::Receiver<Abandoned>) {
-    while let Some(Abandoned { channel, turn, _lane }) = abandoned.recv().await {
-        let open = match runtime.conversation(&channel).await {
-            Ok(known) => known.and_then(|(known, _)| known.open_turn.as_ref().map(|open| open.id.clone())),
-            Err(error) => {
-                tracing::warn!(%channel, %error, "a client hung up, and its answer is not stopped");
-                continue;
-            }
-        };
-        if open != Some(turn) {
-            continue;
+async fn stop_abandoned(runtime: Runtime, abandoned: mpsc::Receiver<Abandoned>) {
+    let each = stream::unfold(abandoned, async |mut abandoned| Some((abandoned.recv().await?, abandoned)));
+    each.for_each_concurrent(STOPPED_AT_ONCE, |one| stop_one(&runtime, one)).await;
+}
+
+async fn stop_one(runtime: &Runtime, Abandoned { channel, turn, _lane }: Abandoned) {
+    let open = match runtime.conversation(&channel).await {
+        Ok(known) => known.and_then(|(known, _)| known.open_turn.as_ref().map(|open| open.id.clone())),
+        Err(error) => {
+            tracing::warn!(%channel, %error, "a client hung up, and its answer is not stopped");
+            return;
         }
-        match runtime.stop_turn(&channel).await {
-            Ok(_) => tracing::info!(%channel, "a client hung up: its answer is stopped"),
-            Err(error) => tracing::warn!(%channel, %error, "a client hung up, and its answer is not stopped"),
-        }
+    };
+    if open != Some(turn) {
+        return;
+    }
+    match runtime.stop_turn(&channel).await {
+        Ok(_) => tracing::info!(%channel, "a client hung up: its answer is stopped"),
+        Err(error) => tracing::warn!(%channel, %error, "a client hung up, and its answer is not stopped"),
     }
 }
 
