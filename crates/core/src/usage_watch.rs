@@ -33,6 +33,10 @@ const KEPT_SHARE: f64 = 0.45;
 /// for some text.
 const GROWN_SHARE: f64 = 0.75;
 
+/// A larger report that grew by less than this share of the added tokens is of a server that fills its window now a little
+/// more and now a little less: the request is not the largest that it read.
+const CREPT_SHARE: f64 = 0.25;
+
 /// From this share on, the window counts as full.
 const FULL_SHARE: f64 = 0.9;
 
@@ -148,7 +152,7 @@ impl UsageWatch {
         self.run = match before {
             Some(before) if is_believed && before.has_grown(counted) => begun,
             Some(before) if reported > before.largest.reported => {
-                Some(GrowingRequests { largest: counted, ..before })
+                Some(GrowingRequests { largest: before.largest_with(counted), ..before })
             }
             Some(before) => Some(before),
             None => begun,
@@ -182,6 +186,14 @@ impl UsageWatch {
 }
 
 impl GrowingRequests {
+    /// The largest report, this one, with the estimate of the request for which it was about reached.
+    fn largest_with(&self, counted: Counted) -> Counted {
+        let added = self.correction.apply(counted.estimated.saturating_sub(self.largest.estimated));
+        let grown = counted.reported.saturating_sub(self.largest.reported);
+        let has_crept = (grown as f64) < added as f64 * CREPT_SHARE;
+        Counted { estimated: if has_crept { self.largest.estimated } else { counted.estimated }, ..counted }
+    }
+
     /// Whether the report of a request that contains these grew along.
     fn has_grown(&self, counted: Counted) -> bool {
         let Some(whole) = self.whole else { return false };

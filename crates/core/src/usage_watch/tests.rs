@@ -70,6 +70,10 @@ use Step::{Ask, Cached, Changed, Reframed};
     &[Ask(3_600, 3_600), Ask(4_000, 3_990), Ask(4_300, 3_900), Ask(4_600, 4_010), Ask(5_200, 3_950)],
     "WWWWC", Some(3_990)
 )]
+#[case::the_window_is_filled_a_little_more_each_time(
+    &[Ask(3_600, 3_600), Ask(4_200, 3_900), Ask(4_800, 3_950), Ask(5_400, 3_990), Ask(6_000, 3_980)],
+    "WWWWC", Some(3_600)
+)]
 #[case::one_message_is_larger_than_the_window(
     &[Ask(3_000, 3_000), Ask(12_000, 4_050), Ask(14_000, 3_900)], "WUC", Some(3_000)
 )]

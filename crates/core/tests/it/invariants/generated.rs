@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use cairn_core::settings::{HardClear, PruneMode, PruningSettings};
+use cairn_core::window;
 use cairn_types::event::{
     CompactionEvent, DeliveryEvent, Event, MessageEvent, Receipt, Record, Run, TurnEvent,
 };
@@ -243,7 +244,9 @@ fn check_stable(before: Option<(ChatRequest, usize)>, sim: &Sim) -> Option<(Chat
         return before;
     }
     let assembled = sim.assemble();
-    if !assembled.shortened.is_empty() {
+    // A server's report may say that what fitted does not: the request is then a view of its own.
+    let fits = window::measure(&sim.conversation, &sim.agent).tokens <= sim.agent.window.usable_tokens();
+    if !assembled.shortened.is_empty() || !fits {
         return None;
     }
     let is_cause = |record: &Record| match &record.event {
