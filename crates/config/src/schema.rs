@@ -18,8 +18,8 @@ use super::secrets::looks_secret;
 use super::source::{Seg, Source};
 use super::types::{
     AdminConfig, AgentConfig, ApiKeyConfig, Config, Embeddings, FetchConfig, Limits, Log, McpConfig,
-    ModelConfig, Network, OpenAiApiConfig, PlaceKeys, ScheduleConfig, SearchConfig, SpeakConfig, Store,
-    TranscribeConfig,
+    ModelConfig, Network, OpenAiApiConfig, PlaceKeys, RerankConfig, ScheduleConfig, SearchConfig,
+    SpeakConfig, Store, TranscribeConfig,
 };
 
 /// Tables of a list that mean nothing without their name.
@@ -237,6 +237,7 @@ fn all_tables() -> Vec<Table> {
         ("openai_api.keys", fields_of::<ApiKeyConfig>()),
         ("store", fields_of::<Store>()),
         ("embeddings", fields_of::<Embeddings>()),
+        ("rerank", fields_of::<RerankConfig>()),
         ("retention", fields_of::<RetentionSettings>()),
     ];
     let below = |root: &'static str| agents.map(|(path, keys)| (format!("{root}{path}"), keys));

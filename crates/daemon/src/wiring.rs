@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use cairn_actors::{Runtime, RuntimeDeps, RuntimeError};
 use cairn_core::store_port::Store as _;
-use cairn_embed::{FolderError, Model};
+use cairn_embed::{FolderError, Model, RemoteModel, RemoteReranker, ServerSettings};
 use cairn_llm::BadModel;
 use cairn_platforms::fence::Fence;
 use cairn_server::messages;
@@ -15,15 +15,17 @@ use cairn_server::messages::{LocalApi, Mint};
 use cairn_store::{DatabaseOptions, ReadOnlyState, Standby, Store, StoreOptions, keep_checked};
 use cairn_tools::schema::Schemas;
 use cairn_types::ports::{
-    Adapter, AdapterPorts, Clock, Embedder, PairingStore, Platform, StoreError, Tool, Toolset,
+    Adapter, AdapterPorts, Clock, Embedder, NoRank, PairingStore, Platform, Reranker, StoreError, Tool,
+    Toolset,
 };
 use cairn_types::tool::mcp::pins::Pins;
 use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
+use tokio::runtime::Handle;
 
 use cairn_api::records::Identity;
 use cairn_config::clock::SystemClock;
-use cairn_config::{ConfigError, Environment, Live, Loaded, StateDir};
+use cairn_config::{ConfigError, Embeddings, Environment, Live, Loaded, RerankConfig, StateDir};
 use cairn_server::api;
 use cairn_server::api::Admin;
 use cairn_server::api::page_access::Access;
@@ -580,13 +582,52 @@ pub fn store_options(loaded: &Loaded, state: &StateDir) -> Result<StoreOptions, 
     })
 }
 
-/// The model of the folder that is configured, if one is. It takes a part of a second.
+/// Why a model of `[embeddings]` or `[rerank]` cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BadRanking {
+    #[error("[embeddings]: {0}")]
+    Folder(#[from] FolderError),
+    #[error("[embeddings]: {0}")]
+    Embeddings(NoRank),
+    #[error("[rerank]: {0}")]
+    Rerank(NoRank),
+}
+
+/// The embedding model that is configured, if one is: of a folder, which takes a part of a second, or of a server, which is not
+/// asked yet. It is called within the runtime.
 ///
 /// # Errors
-/// The folder is no model that is known: the problem names the file and what is wrong with it.
-pub(crate) fn embedder(loaded: &Loaded) -> Result<Option<Arc<dyn Embedder>>, FolderError> {
-    let folder = loaded.config.embeddings.folder.as_deref();
-    Ok(folder.map(Model::open).transpose()?.map(|model| Arc::new(model) as _))
+/// The folder is no model that is known: the problem names the file and what is wrong with it. Or no client can be made.
+pub(crate) fn embedder(loaded: &Loaded) -> Result<Option<Arc<dyn Embedder>>, BadRanking> {
+    let Embeddings { folder, model, base_url, timeout_secs, .. } = &loaded.config.embeddings;
+    if let Some(folder) = folder {
+        return Ok(Some(Arc::new(Model::open(folder)?)));
+    }
+    let Some(model) = model else { return Ok(None) };
+    let settings = ServerSettings {
+        base_url: base_url.clone(),
+        key: loaded.service_key("embeddings").cloned(),
+        model: model.clone(),
+        time_limit: Duration::from_secs(*timeout_secs),
+    };
+    let model = RemoteModel::new(settings, Handle::current()).map_err(BadRanking::Embeddings)?;
+    Ok(Some(Arc::new(model)))
+}
+
+/// The model that reranks, if one is configured. Its server is not asked yet.
+///
+/// # Errors
+/// No client can be made.
+pub(crate) fn reranker(loaded: &Loaded) -> Result<Option<Arc<dyn Reranker>>, BadRanking> {
+    let RerankConfig { model, base_url, timeout_ms, .. } = &loaded.config.rerank;
+    let Some(model) = model else { return Ok(None) };
+    let settings = ServerSettings {
+        base_url: base_url.clone(),
+        key: loaded.service_key("rerank").cloned(),
+        model: model.clone(),
+        time_limit: Duration::from_millis(*timeout_ms),
+    };
+    Ok(Some(Arc::new(RemoteReranker::new(settings).map_err(BadRanking::Rerank)?)))
 }
 
 /// The options of a daemon that runs: with the model for vectors. One that cannot be read is logged, and does without.
@@ -602,7 +643,7 @@ pub(crate) async fn options_to_run(
     let embedder = match tokio::task::spawn_blocking(move || embedder(&of)).await {
         Ok(Ok(embedder)) => embedder,
         Ok(Err(error)) => {
-            tracing::error!(%error, "the model of [embeddings] cannot be used; searches go by words alone");
+            tracing::error!(%error, "the embedding model cannot be used; searches go by words alone");
             None
         }
         Err(_panic) => {
@@ -610,7 +651,11 @@ pub(crate) async fn options_to_run(
             None
         }
     };
-    Ok(StoreOptions { embedder, ..options })
+    let reranker = reranker(loaded).unwrap_or_else(|error| {
+        tracing::error!(%error, "search results are not reranked");
+        None
+    });
+    Ok(StoreOptions { embedder, reranker, ..options })
 }
 
 /// Opens the store of a state for a daemon that runs.

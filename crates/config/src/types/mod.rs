@@ -15,6 +15,7 @@ mod agents;
 mod limits;
 mod network;
 mod openai_api;
+mod ranking;
 mod schedules;
 mod speak;
 mod tools;
@@ -41,6 +42,7 @@ pub use limits::Limits;
 pub use network::{Bot, Bots, Network, NetworkKind, PlaceKeys, PlatformId};
 pub(super) use network::{is_id, is_name};
 pub use openai_api::{ApiKeyConfig, OpenAiApiConfig};
+pub use ranking::{Embeddings, RerankConfig};
 pub use schedules::ScheduleConfig;
 pub use speak::SpeakConfig;
 pub use tools::{FetchConfig, McpConfig, SearchConfig, SearchProvider};
@@ -108,22 +110,17 @@ pub struct Config {
     pub store: Store,
     /// Embeddings: searches find entries that mean what is asked, whatever their words; a restart applies changes
     ///
-    /// A small model in this process makes a vector of each entry, in the background. It needs about 100 MB of memory, and 200 MB while it is loaded.
+    /// A model makes a vector of each entry, in the background. In this process a small one needs about 100 MB of memory, and 200 MB
+    /// while it is loaded. A server is sent the text of every entry, those of private chats too.
     pub embeddings: Embeddings,
+    /// Reranking: a server compares the best 50 results of each search with the question; a restart applies changes
+    ///
+    /// It is sent the question, and up to 1,200 bytes of each result. Without `model` results stay in the order that was found.
+    pub rerank: RerankConfig,
     /// Retention: what of an old state is kept smaller, or not at all; one pass a day, 0: off
     ///
     /// `cairn store retain --dry-run` says what it would come to. Artifacts have `artifact_days` and `artifact_mib`, above.
     pub retention: RetentionSettings,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct Embeddings {
-    /// The folder of a BERT-like sentence-transformers model such as all-MiniLM-L6-v2: config.json, vocab.txt (uncased),
-    /// model.safetensors (F32). Relative to this file. Not set: searches go by words alone.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(example = &"/var/lib/cairn-models/all-MiniLM-L6-v2")]
-    pub folder: Option<PathBuf>,
 }
 
 fn is_unused(api: &OpenAiApiConfig) -> bool {

@@ -73,9 +73,11 @@ pub(crate) async fn config(global: Global, tools: &Tools, command: ConfigCommand
 async fn check(global: &Global, tools: &Tools, mut loaded: Loaded) -> Result<(), Failure> {
     loaded.check_tokens()?;
     loaded.database()?;
-    let folder_error =
-        |error| Failure::failed(format!("[embeddings]: {error}"), "name another folder, or leave it out");
-    crate::wiring::embedder(&loaded).map_err(folder_error)?;
+    let bad_model = |error: crate::wiring::BadRanking| {
+        Failure::failed(error.to_string(), "name another model, or leave it out")
+    };
+    crate::wiring::embedder(&loaded).map_err(bad_model)?;
+    crate::wiring::reranker(&loaded).map_err(bad_model)?;
     let (unmatched, not_checked) = unmatched_tools(global, tools, &loaded).await?;
     loaded.warnings.extend(unmatched);
     if global.json {

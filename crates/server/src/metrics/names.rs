@@ -119,6 +119,7 @@ pub(super) const METRICS: &[(Kind, &str, &str)] = &[
     (Counter, "cairn_reloads_total", "Reloads of the configuration, by outcome"),
     (Counter, "cairn_imported_total", "Messages that were imported, without their answers"),
     (Counter, "cairn_reminders_fired_total", "Reminders and schedules that fired"),
+    (Counter, "cairn_rerank_failures_total", "Times that search results were not reranked in time, by what came of it"),
     (Counter, "cairn_requests_cut_total", "Times that a model's server was found to silently cut requests"),
     (Counter, "cairn_retention_passes_total", "Passes of retention, by outcome"),
     (Histogram(LONG), "cairn_retention_seconds", "How long a pass of retention takes"),

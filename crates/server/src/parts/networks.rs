@@ -223,7 +223,7 @@ pub fn transcriber(loaded: &Loaded) -> Option<Result<Transcriber, NoWords>> {
     let model = config.model.clone()?;
     Some(Transcriber::new(TranscriberSettings {
         base_url: config.base_url.clone(),
-        key: loaded.transcribe_key().cloned(),
+        key: loaded.service_key("transcribe").cloned(),
         model,
         language: config.language.clone(),
         time_limit: Duration::from_secs(config.timeout_secs),
@@ -237,7 +237,7 @@ pub fn speech(loaded: &Loaded) -> Option<Result<Speech, NoSpeech>> {
     let model = config.model.clone()?;
     Some(Speech::new(SpeechSettings {
         base_url: config.base_url.clone(),
-        key: loaded.speak_key().cloned(),
+        key: loaded.service_key("speak").cloned(),
         model,
         voice: config.voice.clone(),
         time_limit: Duration::from_secs(config.timeout_secs),

@@ -37,6 +37,7 @@ pub fn merged(old: &Arc<Loaded>, new: Loaded) -> Loaded {
         openai_api: holds.openai_api,
         store: holds.store,
         embeddings: holds.embeddings,
+        rerank: holds.rerank,
         retention: new.retention,
     };
     keep_agents(&old.config, &mut merged.config);

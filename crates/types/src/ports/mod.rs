@@ -18,7 +18,7 @@ pub use adapter::{
     Adapter, AdapterFailure, AdapterPorts, CaughtUp, ChatCommands, FilePart, LinkState, PairingStore,
     Platform, PlatformStatus, PlatformTraits, SPLIT_AT_ONCE, SendError, SendPart, Shards,
 };
-pub use embed::Embedder;
+pub use embed::{Embedder, NoRank, Reranker};
 pub use intake::{Admission, Answer, Intake, Progress, Refusal, Reply, TurnFailure};
 pub use reports::{Expired, MemoryTrail, Node, NodeRow, ProgressReport, Shrunk, TrailStep};
 pub use speak::{NoSpeech, Speaker};

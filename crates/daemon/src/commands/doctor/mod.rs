@@ -3,11 +3,11 @@
 mod asking;
 mod beforehand;
 mod database;
-mod embeddings;
 mod host;
 mod mcp;
 mod models;
 mod networks;
+mod ranking;
 mod report;
 mod search;
 mod service;
@@ -99,7 +99,7 @@ const CHECKS: [Check; 15] = [
     |x| ready(host::disk(x)).boxed(),
     |x| database::check(x).boxed(),
     |x| state::check(x).boxed(),
-    |x| embeddings::check(x).boxed(),
+    |x| ranking::check(x).boxed(),
     |x| models::check(x).boxed(),
     |x| networks::check(x).boxed(),
     |x| transcription::check(x).boxed(),
