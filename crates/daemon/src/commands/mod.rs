@@ -16,8 +16,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use cairn_cli::commands::{
-    ban, channel, chat, demo, explain, history, import, mcp, memory, node, outbox, pair, reload, reminder,
-    replay, search, spend, status, summary, tools, tune, ui,
+    ban, channel, chat, demo, explain, history, import, mcp, memory, node, outbox, pair, private, reload,
+    reminder, replay, search, spend, status, summary, tools, tune, ui,
 };
 use cairn_cli::out;
 use cairn_platforms::attach::READ_DOCUMENT;
@@ -121,6 +121,8 @@ enum Command {
     Ban(ban::BanArgs),
     /// Hear a banned person again
     Unban(ban::UnbanArgs),
+    /// Learn nothing from a person or a chat, or list who is private
+    Private(private::PrivateArgs),
     /// Erase a person: their messages, memories and chats
     ForgetUser(forget_user::ForgetUserArgs),
     /// List, set and cancel reminders
@@ -261,6 +263,7 @@ async fn dispatch(cli: Cli, tools: Tools) -> Result<(), Failure> {
         Command::Pair(command) => Box::pin(pair::pair(global, command)).await,
         Command::Ban(args) => Box::pin(ban::ban(global, args)).await,
         Command::Unban(args) => Box::pin(ban::unban(global, args)).await,
+        Command::Private(args) => Box::pin(private::private(global, args)).await,
         Command::ForgetUser(args) => Box::pin(forget_user::forget_user(global, args)).await,
         Command::Reminder(command) => Box::pin(reminder::reminder(global, command)).await,
         Command::Outbox(command) => Box::pin(outbox::outbox(global, command)).await,

@@ -1,4 +1,4 @@
-//! Pairings: list, approve, revoke. Bans.
+//! Pairings: list, approve, revoke. Bans. Who is private.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use cairn_types::people::pairing::Pairing;
 use cairn_types::ports::{SendError, SendPart};
 
 use crate::api::shared::{Admin, Body, Segment, Shared};
-use cairn_api::records::{BanRecord, BanRequest, PairingRecord};
+use cairn_api::records::{BanRecord, BanRequest, PairingRecord, PrivateRecord, PrivateRequest};
 use cairn_config::is_person;
 
 /// The message to a person who was approved.
@@ -87,6 +87,34 @@ pub async fn unban(State(admin): State<Shared>, Segment(user): Segment) -> Resul
         ApiError::not_found("no_such_ban", format!("{user} is not banned"), "`cairn ban` lists who is")
     })?;
     Ok(Json(BanRecord::of(user, ban)))
+}
+
+/// `GET /v1/private`: the people and the chats from which nothing is learnt.
+pub async fn private(State(admin): State<Shared>) -> Json<Vec<PrivateRecord>> {
+    Json(admin.people.private())
+}
+
+/// `POST /v1/private`: sets it for a person or a chat, and lists who is private then.
+pub async fn set_private(
+    State(admin): State<Shared>,
+    Body(request): Body<PrivateRequest>,
+) -> Result<Json<Vec<PrivateRecord>>, ApiError> {
+    admin.runtime()?;
+    let (user, chat) = match (request.user, request.chat) {
+        (Some(user), None) if is_person(&user) => (user, None),
+        (Some(user), None) => return Err(no_person(&user)),
+        (None, Some(chat)) => match chat
+            .split_once('/')
+            .filter(|(platform, chat)| !(platform.is_empty() || chat.is_empty()))
+        {
+            // The event says whose platform the chat is on by who set it.
+            Some((platform, chat)) => (format!("{platform}/operator"), Some(chat.to_owned())),
+            None => return Err(ApiError::malformed("`chat` is PLATFORM/CHAT, such as telegram/-1001234")),
+        },
+        _ => return Err(ApiError::malformed("name either `user` or `chat`")),
+    };
+    admin.people.set_private(user, chat, request.on).await?;
+    Ok(Json(admin.people.private()))
 }
 
 fn no_person(user: &str) -> ApiError {

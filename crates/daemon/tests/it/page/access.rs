@@ -92,6 +92,7 @@ async fn a_browser_that_looks_only_changes_nothing() {
         "/people/revoke",
         "/people/ban",
         "/people/unban",
+        "/people/private",
         "/channels/main/messages",
         "/config/reload",
     ] {

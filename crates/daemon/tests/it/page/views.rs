@@ -266,6 +266,17 @@ async fn people_are_banned_and_let_in_again_and_what_they_cost_is_shown() {
     site.post("/people/ban", &cookie, "user=nobody&lasts=&reason=").await.is(400);
     site.post("/people/unban", &cookie, "user=telegram%2F7").await.is(303);
     assert!(site.view("/people", &cookie).await.is(200).body.contains("Nobody is banned."));
+    site.post("/people/private", &cookie, "on=true&user=telegram%2F7&chat=").await.is(303);
+    site.post("/people/private", &cookie, "on=true&user=&chat=").await.is(400);
+    site.home.cairn(&["private", "on", "main/telegram/-100"]).ended(0);
+    site.home.cairn(&["private", "on"]).ended(2);
+    let both = site.home.json(&["private"]);
+    assert_eq!((&both[0]["who"], &both[1]["who"]), (&json!("telegram/7"), &json!("telegram/-100")));
+    let shown = site.view("/people", &cookie).await.is(200).body;
+    assert!(shown.contains("telegram/-100"), "{shown}");
+    site.post("/people/private", &cookie, "chat=telegram%2F-100").await.is(303);
+    let left = site.home.cairn(&["private", "off", "--user", "telegram/7"]).ended(0);
+    assert_eq!(left.stdout, "nobody is private\n");
     let spend = site.view("/spend?by=person&then=model", &cookie).await.is(200).body;
     assert!(spend.contains("local/anna") && spend.contains("cairn spend --by person,model"), "{spend}");
     site.view("/spend?from=yesterday", &cookie).await.is(400);
