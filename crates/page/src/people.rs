@@ -28,7 +28,7 @@ pub(super) async fn view(State(admin): State<Shared>, visitor: Visitor) -> Resul
         section aria-labelledby="waiting" {
             h2 #waiting { "Waiting for approval" }
             @let waiting = of("waiting");
-            @if waiting.is_empty() { p { "Nobody waits." } }
+            @if waiting.is_empty() { p { "Nobody is waiting." } }
             @for one in waiting { (request(one, visitor)) }
         }
         (known("let-in", "Let in", &of("paired"), visitor))
@@ -112,7 +112,7 @@ fn banned(bans: &[BanRecord], visitor: Visitor) -> Markup {
         vec![
             html! { code { (text(&ban.user)) } },
             time(ban.since),
-            ban.until.map_or_else(|| text("lifted by hand"), time),
+            ban.until.map_or_else(|| text("lifted manually"), time),
             text(&ban.by),
             text(ban.reason.as_deref().unwrap_or("-")),
             button(visitor, "unban", "user", &ban.user, "Lift", &ban.user, false),

@@ -12,14 +12,15 @@ use crate::schema::{SCHEMA, TABLES, Table, schema_at};
 pub(super) const REFERENCE: &str = include_str!("../../../../config/config.toml");
 
 const HEAD: &str = "\
-# Cairn's configuration: the reference. Every key stands here with its default, its meaning and its unit.
+# Cairn's configuration reference: every key with its default, meaning and unit.
 #
-# Looked for in this order: --config FILE, $CAIRN_CONFIG, $CONFIGURATION_DIRECTORY/config.toml, ./config.toml,
-# $XDG_CONFIG_HOME/cairn/config.toml (~/.config/cairn/config.toml). Without any of them the defaults below hold: one
-# agent `main` that answers offline. A file needs to name only what it changes.
+# Cairn looks for its configuration in this order: --config FILE, $CAIRN_CONFIG, $CONFIGURATION_DIRECTORY/config.toml,
+# ./config.toml, $XDG_CONFIG_HOME/cairn/config.toml (~/.config/cairn/config.toml). Without any of them, it uses the
+# defaults below: one agent `main` that answers offline. A file only needs the keys that it changes.
 #
-# A relative path starts at the folder of this file. A line `#key = …` shows a key that is not set by default.
-# `cairn config check` says what is wrong with a file, `cairn config show` prints the result with every default filled in.
+# Relative paths start at the folder of this file. `#key = …` is a key that is not set by default, with an example.
+# `##key = …` is one for another set-up than the example above it, such as a key file instead of a variable.
+# `cairn config check` reports errors in a file; `cairn config show` prints the result with all defaults filled in.
 ";
 
 /// Of an agent's keys, which are those of `[defaults]`, as many as show how they are written.

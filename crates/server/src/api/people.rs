@@ -37,7 +37,7 @@ pub async fn approve(
         ApiError::not_found(
             "no_such_code",
             format!("no request has the code {code}"),
-            "`cairn pair list` shows the requests and who was revoked; a code expires after a day",
+            "`cairn pair list` shows requests and revoked people; a code expires after a day",
         )
     })?;
     let told = welcome(&admin, &pairing).await;
@@ -120,7 +120,7 @@ pub async fn set_private(
 fn no_person(user: &str) -> ApiError {
     let user = user.escape_debug();
     ApiError::malformed(format!(
-        "`{user}` names nobody; write PLATFORM/USER with the person's id there, such as telegram/123456789"
+        "`{user}` is not a person; write PLATFORM/USER with the person's id there, such as telegram/123456789"
     ))
 }
 

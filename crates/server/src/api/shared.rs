@@ -230,7 +230,7 @@ pub(super) fn limit(asked: Option<usize>) -> Result<usize, ApiError> {
 /// The number of items: `default` if none is given, and at most [`LIMIT_MAX`].
 pub(super) fn limit_or(asked: Option<usize>, default: usize) -> Result<usize, ApiError> {
     match asked {
-        Some(0) => Err(ApiError::malformed("`limit` is 0; it goes from 1 to 10000")),
+        Some(0) => Err(ApiError::malformed("`limit` is 0; it must be from 1 to 10000")),
         asked => Ok(asked.unwrap_or(default).min(LIMIT_MAX)),
     }
 }
@@ -263,7 +263,7 @@ pub(super) fn no_such_delivery(id: &OutboxId) -> ApiError {
     ApiError::not_found(
         "no_such_delivery",
         format!("no delivery {id}"),
-        "`cairn outbox list` lists the deliveries that are not confirmed",
+        "`cairn outbox list` lists the unconfirmed deliveries",
     )
 }
 
@@ -293,13 +293,13 @@ pub(crate) fn runtime_error(error: RuntimeError) -> ApiError {
             StatusCode::PAYLOAD_TOO_LARGE,
             "instruction_too_long",
             message,
-            "put what holds for every summary into `instructions` under [agents.compaction]",
+            "put instructions for every summary into `instructions` under [agents.compaction]",
         ),
         RuntimeError::Reminder(_) => ApiError::new(
             StatusCode::UNPROCESSABLE_ENTITY,
             "bad_reminder",
             message,
-            "`cairn reminder list` shows what is set",
+            "`cairn reminder list` shows the reminders",
         ),
         RuntimeError::Answering(_) => ApiError::new(
             StatusCode::CONFLICT,
@@ -320,7 +320,7 @@ pub(crate) fn runtime_error(error: RuntimeError) -> ApiError {
             StatusCode::SERVICE_UNAVAILABLE,
             if matches!(error, RuntimeError::Stopping) { "stopping" } else { "unavailable" },
             message,
-            "try again in a moment; the daemon's log says more",
+            "try again in a moment; the daemon's log has details",
         ),
     }
 }
@@ -340,7 +340,7 @@ pub fn backup_error(error: BackupError) -> ApiError {
             StatusCode::INSUFFICIENT_STORAGE,
             "disk_full",
             message,
-            "free some space there, or name a folder on another disk",
+            "free some space there, or use a folder on another disk",
         ),
         BackupError::Store(error) => error.into(),
     }

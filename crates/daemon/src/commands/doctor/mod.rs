@@ -46,16 +46,16 @@ Examples:
 
 Checks configuration, prompts, permissions, disk, database, state, models,
 clock, bots on chat networks, transcription, speech, tool servers, and the
-systemd unit. It changes nothing, and a running daemon continues.
+systemd unit. It changes nothing, and does not disturb a running daemon.
 
-Each model gets three short requests, as a message makes them: a question, the
+Each model gets three short requests, like those of a turn: a question, the
 result of a tool call, a later message. Each has the agent's prompt and tools,
-which cost a few thousand tokens together. Nothing that people said is sent.
+a few thousand tokens together. No message of people is sent.
 
 Exit codes: 0 nothing failed (there may be warnings), 1 something failed, 2
 the configuration is wrong, 5 the store is damaged.")]
 pub(crate) struct DoctorArgs {
-    /// Contact no model server and no chat network
+    /// Do not contact model servers or chat networks
     #[arg(long)]
     offline: bool,
     /// Longest wait for each answer, in seconds

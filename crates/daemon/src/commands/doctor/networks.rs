@@ -30,10 +30,10 @@ pub(super) async fn one(loaded: &Loaded, bot: Bot<'_>, offline: bool, limit: Dur
     let (platform, table) = (bot.platform(), bot.table());
     let check = platform.as_str();
     if !bot.network.enabled {
-        return vec![Finding::skipped(check, "switched off by `enabled = false`")];
+        return vec![Finding::skipped(check, "disabled by `enabled = false`")];
     }
     let Some(token) = loaded.token(check) else {
-        let remedy = "name it with `token_env` or `token_file`";
+        let remedy = "set `token_env` or `token_file`";
         let missing = loaded.token_problem(check).map(|problem| problem_of(check, problem));
         return vec![missing.unwrap_or_else(|| Finding::failed(check, "the bot has no token", remedy))];
     };
@@ -47,7 +47,7 @@ pub(super) async fn one(loaded: &Loaded, bot: Bot<'_>, offline: bool, limit: Dur
         Err(_) => vec![Finding::failed(
             check,
             format!("no answer within {} s", limit.as_secs()),
-            format!("is the network up, and `api_url` of {table} right?"),
+            format!("check the network, and `api_url` of {table}"),
         )],
     }
 }

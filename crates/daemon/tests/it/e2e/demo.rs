@@ -101,7 +101,7 @@ fn on_a_terminal_the_window_is_drawn_in_place_and_ctrl_c_leaves_nothing() {
     }
     assert_eq!(left(&home), 1);
     terminal.interrupt();
-    terminal.wait_for("stopped before its end; its daemon and its folder are gone");
+    terminal.wait_for("stopped early; its daemon and its folder are gone");
     assert_eq!(terminal.end(), Some(1));
     assert_eq!(left(&home), 0);
 }

@@ -321,7 +321,7 @@ async fn refusing_results(status: u16, words: &'static str) -> Setup {
 async fn what_a_chat_template_refuses_of_a_conversation_with_a_tool_is_told_with_its_remedy() {
     let gemma =
         refusing_results(500, "Conversation roles must alternate user/assistant/user/assistant/...").await;
-    let told = &["refuses the results of tools", "must alternate", "tools = false"];
+    let told = &["refuses tool results", "must alternate", "tools = false"];
     gemma.finds(0, "model fake", "warning", told);
     gemma.change("id = \"fake\"\n", "id = \"fake\"\ntools = false\n");
     let findings = gemma.findings(0);

@@ -277,7 +277,7 @@ async fn an_ollama_is_asked_for_its_models_and_enter_takes_only_what_is_shown() 
     terminal.wait_for("openrouter");
     answer(&mut terminal, "Which one? [offline]", "ollama");
     answer(&mut terminal, "The address of its server: [http://127.0.0.1:11434/v1]", &model.base_url());
-    answer(&mut terminal, "by its number or name: [fake]", "");
+    answer(&mut terminal, "by number or name: [fake]", "");
     answer(&mut terminal, "Send it one test message? [yes]", "");
     terminal.wait_for("fake answers (");
     // It is loaded by now, with less than it was trained for.
@@ -311,15 +311,15 @@ async fn a_key_that_is_refused_is_asked_for_again_and_none_is_shown() {
     answer(&mut terminal, "Type or paste it", "sk-canary-right");
     terminal.wait_for("The server has 31 models:");
     terminal.wait_for("and 11 more");
-    answer(&mut terminal, "by its number or name:", "MINI");
+    answer(&mut terminal, "by number or name:", "MINI");
     terminal.wait_for("  1  tiny-mini");
-    answer(&mut terminal, "by its number or name:", "1");
+    answer(&mut terminal, "by number or name:", "1");
     answer(&mut terminal, "Send it one test message? [yes]", "no");
     answer(&mut terminal, "(empty: 32,000, as the server tells it):", "16k");
     answer(&mut terminal, "bot on Discord", "");
     answer(&mut terminal, "bot on Telegram", "");
     answer(&mut terminal, "Write this to", "");
-    terminal.wait_for("which only you may read");
+    terminal.wait_for("readable only by you");
     assert!(!terminal.screen().contains("canary"), "a key is shown: {}", terminal.screen());
     assert_eq!(terminal.end(), Some(0));
     let text = written(&home);

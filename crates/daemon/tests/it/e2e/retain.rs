@@ -76,7 +76,7 @@ async fn over_its_limit_the_journal_loses_its_oldest_words_and_nothing_else() {
 
     let run = home.cairn(&["store", "retain"]).ended(0);
     assert!(run.stdout.starts_with("compressed  ") && !run.stdout.contains("forgotten"), "{run:?}");
-    assert!(run.stdout.contains("\nexpired     the words of "), "{run:?}");
+    assert!(run.stdout.contains("\nexpired     the text of "), "{run:?}");
     assert!(bytes(&journal) <= 1024 * 1024, "{}", bytes(&journal));
     assert!(!journal_has(&home, &first) && journal_has(&home, &last));
     let check = |when: &str| {
