@@ -160,7 +160,7 @@ Summarises all but the last turn, even below every threshold. A current run
 ends first. With an INSTRUCTION and nothing else to summarise, the
 newest summary is rewritten. Without --wait the run continues in the daemon;
 if no daemon runs, the command always waits. An agent with engine =
-\"sliding\" has no runs: the command drops all but the last turn from the window.")]
+\"sliding\" has no runs: the command drops all turns but the last.")]
 pub struct CompactArgs {
     #[command(flatten)]
     channel: ChannelArg,

@@ -269,6 +269,6 @@ fn drawn(figures: ErasureFigures) -> String {
 fn cleaned_of_others(n: u64) -> String {
     match n {
         0 => String::new(),
-        n => format!("; removed from {} of others", grouped(n)),
+        n => format!("; also removed from {} of others", grouped(n)),
     }
 }

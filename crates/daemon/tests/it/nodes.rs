@@ -289,7 +289,7 @@ async fn a_node_that_stands_by_uses_what_its_file_says_when_it_leads() {
     write("7");
     first.stop().await.unwrap();
     until(&second, true).await;
-    assert_eq!(south.cairn(&["reload"]).ended(0).stdout, "nothing has changed\n");
+    assert_eq!(south.cairn(&["reload"]).ended(0).stdout, "nothing changed\n");
     // A file that is refused then changes nothing.
     let third = run(&north).await;
     until(&third, false).await;
@@ -300,7 +300,7 @@ async fn a_node_that_stands_by_uses_what_its_file_says_when_it_leads() {
     until(&second, true).await;
     assert!(south.log().contains("nothing was reloaded"), "{}", south.log());
     write("7");
-    assert_eq!(south.cairn(&["reload"]).ended(0).stdout, "nothing has changed\n");
+    assert_eq!(south.cairn(&["reload"]).ended(0).stdout, "nothing changed\n");
     second.stop().await.unwrap();
 }
 

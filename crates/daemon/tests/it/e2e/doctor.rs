@@ -165,7 +165,7 @@ async fn what_is_wrong_with_a_model_is_told_with_its_remedy() {
     setup.finds(1, "model fake", "failed", &["$NO_SUCH_KEY is not set"]);
     let port = free_address().port();
     setup.change(&setup.model.base_url(), &format!("http://127.0.0.1:{port}/v1"));
-    setup.finds(1, "model fake", "failed", &["cannot be reached", "is the server running"]);
+    setup.finds(1, "model fake", "failed", &["cannot be reached", "check that the server runs"]);
     setup.asked(&["--offline"]).ended(0);
 }
 

@@ -34,7 +34,7 @@ fn completions_and_pages_are_what_their_readers_take() {
     assert!(page.contains("\n.SH EXAMPLES\n") && !page.contains(".SH EXTRA"), "{page}");
     let file = home.file("a-file", "");
     let run = home.cairn(&["man", file.to_str().unwrap()]).ended(2);
-    assert!(run.stderr.contains("a-file is a file") && run.stderr.contains("name a folder"), "{run:?}");
+    assert!(run.stderr.contains("a-file is a file") && run.stderr.contains("give a folder"), "{run:?}");
     let dir = home.state().with_file_name("man1");
     home.cairn(&["man", dir.to_str().unwrap()]).ended(0);
     for name in ["cairn.1", "cairn-doctor.1", "cairn-store-verify.1"] {

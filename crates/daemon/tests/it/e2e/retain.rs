@@ -93,7 +93,7 @@ async fn over_its_limit_the_journal_loses_its_oldest_words_and_nothing_else() {
     check("at once");
     let explained = home.json(&["explain", "main", "t1"]);
     assert_eq!(explained["question"][0]["text"], "[expired]", "{explained}");
-    assert!(explained["missing"].to_string().contains("have expired"), "{explained}");
+    assert!(explained["missing"].to_string().contains("has expired"), "{explained}");
     let prompt = home.json(&["explain", "main", "t3", "--prompt"]);
     assert_eq!((&prompt["exact"], &prompt["gaps"][0]["gap"]), (&json!(false), &json!("expired")));
     assert!(!prompt.to_string().contains(&first), "expired words are shown to nobody");
