@@ -63,7 +63,7 @@ async fn views(scene: &Scene) -> Vec<(String, &'static str)> {
         (format!("/memories/{memory}"), "What became of the memory"),
         (format!("/memories/chosen?id={memory}&id={other}"), "Combine them"),
         ("/tools".to_owned(), "history_search"),
-        ("/reminders".to_owned(), "No reminder is set"),
+        ("/reminders".to_owned(), "There are no reminders"),
         ("/outbox".to_owned(), "Nothing is in the outbox"),
         ("/config".to_owned(), "agents.main.models"),
         ("/config/try".to_owned(), "No model is called"),
