@@ -39,7 +39,7 @@ pub use agents::{AgentConfig, Api, ModelConfig, OFFLINE, Provider};
 pub(super) use agents::{WINDOW, WINDOW_MAX, WINDOW_MIN};
 pub use limits::Limits;
 pub use network::{Bot, Bots, Network, NetworkKind, PlaceKeys, PlatformId};
-pub(super) use network::{is_id, is_name};
+pub(super) use network::{is_bridge_name, is_id, is_name};
 pub use openai_api::{ApiKeyConfig, OpenAiApiConfig};
 pub use schedules::ScheduleConfig;
 pub use speak::SpeakConfig;
@@ -83,6 +83,12 @@ pub struct Config {
     /// All keys mean what they mean in [discord]. The token is the one that @BotFather gives. Ids of groups are negative.
     #[serde(skip_serializing_if = "is_empty")]
     pub telegram: Bots,
+    /// Bridges: a table for each further chat network, which a program beside the daemon connects
+    ///
+    /// `docs/src/bridges.md` describes them. All other keys mean what they mean in [discord]. The name is the platform: in ids of channels and people (matrix/@ann:example.org),
+    /// in status, log and metrics. The token is any long random text that the bridge has, too. Ids are those of that network, in quotes.
+    #[serde(skip_serializing_if = "is_empty")]
+    pub bridges: Bots,
     /// Voice messages: a server that turns them into words
     ///
     /// The words are the message, also of those that are not addressed to the bot. Without `model` recordings are only named.
@@ -264,10 +270,11 @@ impl Config {
 
     /// The bots of all chat networks.
     pub fn bots(&self) -> impl Iterator<Item = Bot<'_>> {
-        NetworkKind::ALL.into_iter().flat_map(|kind| {
+        NetworkKind::ALL.into_iter().chain([NetworkKind::Bridge]).flat_map(|kind| {
             let bots = match kind {
                 NetworkKind::Discord => &self.discord,
                 NetworkKind::Telegram => &self.telegram,
+                NetworkKind::Bridge => &self.bridges,
             };
             bots.iter().map(move |network| Bot { kind, network })
         })
