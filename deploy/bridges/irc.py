@@ -203,10 +203,12 @@ class Bridge:
             return
         # Without accounts a nick is anybody's: it counts together with its host.
         author = f"account:{account}" if account else f"{nick}@{host.rpartition('@')[2]}".lower()
-        chat = (nick if direct else target).lower().replace("%", "%25").replace("/", "%2F")
+        # A private chat is of that person, not of whoever has the nick.
+        chat = target.lower() if not direct else f"{nick.lower()}!{author}" if account else author
+        author, chat = (id.replace("%", "%25").replace("/", "%2F") for id in (author, chat))
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        said = {"chat": chat, "direct": direct, "author": {"id": author.replace("/", "%2F"), "name": nick},
-                "text": text, "addressed": addressed, "at": at}
+        said = {"chat": chat, "direct": direct, "author": {"id": author, "name": nick}, "text": text,
+                "addressed": addressed, "at": at}
         if not direct:
             said["title"] = target
         self.state.do("INSERT INTO heard (body) VALUES (?)", json.dumps(said))
@@ -240,7 +242,8 @@ class Bridge:
             line = re.sub(r"[\x00-\x1f\x7f]", " ", line).rstrip()
             lines += [line] if line else []
         target = urllib.parse.unquote(delivery["chat"])
-        if not lines or re.search(r"[\s,:\x00]", target[:1]) or re.search(r"[\s,]", target):
+        target = target if target[:1] in "#&+" else re.split("[!@]", target)[0]
+        if not lines or not target or target.startswith(":") or re.search(r"[\s,\x00]", target):
             return {"outcome": "refused", "reason": "nothing that IRC can send, or no chat of IRC"}
         self.irc.pay()  # before it counts as being sent: what is killed from here on is unknown
         self.state.do("INSERT OR REPLACE INTO sent VALUES (?, NULL, ?)", delivery["id"], time.time())

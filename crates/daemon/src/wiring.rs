@@ -215,11 +215,9 @@ impl Daemon {
             Some(_) => networks_of(&store, &loaded, state, &people).await?,
             None => Networks::default(),
         };
-        let bound = webhooks::bind(&webhooks).await?;
-        let bridge_addresses = bridges::bind(bridge_addresses).await?;
+        let (hooks, bridged) = (webhooks::bind(&webhooks).await?, bridges::bind(bridge_addresses).await?);
         let openai = openai_address(&loaded, control).await?;
         let adapters: Arc<[Arc<dyn Adapter>]> = adapters.into();
-        networks::note_access(&chats, &loaded.config, &people).await?;
         let runtime = runtime((&store, clean_stop), &loaded, &agents, &clock, &adapters).await?;
         let reloader = control.map(|control| {
             let (source, runtime) = (control.source(live), runtime.clone());
@@ -260,8 +258,8 @@ impl Daemon {
                     admin_routes,
                     socket: socket.clone(),
                     adapters: Adapters::start(adapters, &ports),
-                    webhooks: bound.into_iter().map(webhooks::serve).collect(),
-                    bridge_addresses: bridge_addresses.into_iter().map(bridges::serve).collect(),
+                    webhooks: hooks.into_iter().map(webhooks::serve).collect(),
+                    bridge_addresses: bridged.into_iter().map(bridges::serve).collect(),
                     reloader,
                     live: live.clone(),
                     identity,
@@ -371,10 +369,12 @@ async fn networks_of(
     people: &Arc<DaemonPairings>,
 ) -> Result<Networks, StartError> {
     networks::take_over(store, &state.path).await;
-    let people = Arc::clone(people) as Arc<dyn PairingStore>;
+    let pairings = Arc::clone(people) as Arc<dyn PairingStore>;
     let asked = store.clone();
     let fence = Fence::new(move || asked.leads());
-    Ok(networks::adapters(loaded, &people, &state.path, &fence)?)
+    let networks = networks::adapters(loaded, &pairings, &state.path, &fence)?;
+    networks::note_access(&networks.chats, &loaded.config, people).await?;
+    Ok(networks)
 }
 
 fn ports(runtime: &Runtime, live: &Live, admin: &Admin) -> AdapterPorts {

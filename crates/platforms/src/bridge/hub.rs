@@ -11,7 +11,7 @@ use futures::{Stream, stream};
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::json;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::wire::{Ack, PROTOCOL};
@@ -25,6 +25,9 @@ const CONNECT_WAIT: Duration = Duration::from_secs(60);
 
 /// Events that wait to be written to a bridge; a delivery waits for room.
 const EVENTS_MAX: usize = 64;
+
+/// Most events that wait for their acknowledgement: a bridge that sends slowly has time for each.
+const UNACKNOWLEDGED_MAX: usize = 8;
 
 /// Why there is no acknowledgement.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,6 +55,7 @@ pub(super) struct Hub {
     link: Arc<Link>,
     current: watch::Sender<Option<Session>>,
     waiting: Mutex<HashMap<String, oneshot::Sender<Ack>>>,
+    room: Semaphore,
     /// Set at the stop: nobody waits for a bridge to connect.
     stopping: CancellationToken,
 }
@@ -71,7 +75,8 @@ impl Drop for Waiting<'_> {
 impl Hub {
     pub(super) fn new(link: Arc<Link>) -> Self {
         let (current, waiting) = (watch::Sender::new(None), Mutex::default());
-        Self { link, current, waiting, stopping: CancellationToken::new() }
+        let room = Semaphore::new(UNACKNOWLEDGED_MAX);
+        Self { link, current, waiting, room, stopping: CancellationToken::new() }
     }
 
     /// From now on nobody waits for a bridge to connect.
@@ -90,9 +95,11 @@ impl Hub {
         name: &'static str,
         data: &impl Serialize,
     ) -> Result<Ack, NoAck> {
-        let Some(session) = self.session().await else {
-            return Err(NoAck::NotHanded("its bridge is not connected".to_owned()));
-        };
+        let absent = || NoAck::NotHanded("its bridge is not connected".to_owned());
+        // Without a bridge each waits for itself; with one, for its turn.
+        self.session().await.ok_or_else(absent)?;
+        let _room = self.room.acquire().await.map_err(|_closed| absent())?;
+        let session = self.session().await.ok_or_else(absent)?;
         let (acknowledge, mut acknowledged) = oneshot::channel();
         self.waiting.lock().insert(id.to_owned(), acknowledge);
         let _waiting = Waiting { hub: self, id };

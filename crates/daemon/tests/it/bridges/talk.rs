@@ -60,7 +60,8 @@ async fn strangers_get_a_code_and_groups_are_served_only_where_listed() {
         let welcome = stream.next("message").await;
         rig.sent(&welcome, "n2").await;
     };
-    let (approved, ()) = tokio::join!(rig.cairn(&["pair", "approve", code]), told);
+    let approve = ["pair", "approve", code];
+    let (approved, ()) = tokio::join!(rig.cairn(&approve), told);
     approved.ended(0);
     rig.called("messages", &said("m2", "hi again")).await;
     let answer = stream.next("message").await;

@@ -76,6 +76,20 @@ async fn a_delivery_whose_fate_nobody_knows_is_told_as_that_and_never_sent_again
 }
 
 #[tokio::test]
+async fn a_repeat_that_was_never_sent_and_cannot_be_is_dead() {
+    let rig = Rig::start("").await;
+    let (again, mut stream) = cut_off(&rig).await;
+    let gone = json!({ "outcome": "refused", "reason": "the room is gone" });
+    rig.acknowledge(&again, &gone).await;
+    // Now it is known that nothing was sent: it is tried once more, as at first.
+    let anew = stream.next("message").await;
+    assert_eq!((&anew["id"], &anew["repeat"]), (&again["id"], &json!(false)), "{anew}");
+    rig.acknowledge(&anew, &gone).await;
+    rig.client().until("/v1/outbox", |owed| owed[0]["state"] == "dead").await.unwrap();
+    rig.assert_clean();
+}
+
+#[tokio::test]
 async fn a_refused_delivery_is_dead_and_says_why() {
     let rig = Rig::start("").await;
     let mut stream = rig.connect().await;
