@@ -42,9 +42,9 @@ pub(crate) enum BridgeCommand {
 Example:
   cairn bridge check --token-file irc-bridge.token
 
-Start the bridge with the address that is printed, let it join a chat, and write
-there to the bot once when you are asked to. The bot says a few things in that
-chat. docs/src/bridges.md is the protocol.")]
+Start the bridge with the address that is printed, let it join a chat, and
+write there to the bot once when you are asked to. The bot says a few things
+in that chat. docs/src/bridges.md is the protocol.")]
     Check(CheckArgs),
 }
 
