@@ -15,7 +15,7 @@ use super::rig::{TOKEN, hello, said};
 const CALLS: &str = "/v1/bridges/check";
 
 /// The check, and the address at which it waits.
-async fn check(folder: &std::path::Path) -> (Child, SocketAddr, tokio::task::JoinHandle<String>) {
+pub(super) async fn check(folder: &std::path::Path) -> (Child, SocketAddr, tokio::task::JoinHandle<String>) {
     write_secret(&folder.join("token"), TOKEN).unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_cairn"))
         .args(["bridge", "check", "--listen", "127.0.0.1:0", "--token-file"])
