@@ -290,9 +290,11 @@ fn examined(file: &Path, text: &str, env: &dyn Environment) -> Result<(Loaded, V
     check.problems = out_of_range;
     config.models = check::check_models(&mut check, config.models, env);
     check::check_agents(&mut check, &mut config);
-    for (kind, bots) in
-        [(NetworkKind::Discord, &mut config.discord), (NetworkKind::Telegram, &mut config.telegram)]
-    {
+    for (kind, bots) in [
+        (NetworkKind::Discord, &mut config.discord),
+        (NetworkKind::Telegram, &mut config.telegram),
+        (NetworkKind::Bridge, &mut config.bridges),
+    ] {
         *bots = check::check_bots(&mut check, kind, std::mem::take(bots), &config.agents, env);
     }
     check::check_webhooks(&mut check, &config.telegram);
@@ -414,7 +416,7 @@ fn read_tokens(
     warnings: &mut Vec<String>,
 ) -> BTreeMap<String, Result<SecretString, Problem>> {
     let mut tokens = BTreeMap::<String, Result<SecretString, Problem>>::new();
-    for kind in NetworkKind::ALL {
+    for kind in NetworkKind::ALL.into_iter().chain([NetworkKind::Bridge]) {
         for (idx, bot) in config.bots().filter(|bot| bot.kind == kind).enumerate() {
             let at = check::bot_path(source, kind, idx);
             let Some(token) = read_token(source, &at, bot, env) else { continue };
@@ -422,7 +424,7 @@ fn read_tokens(
                 let is_same = |known: &Result<SecretString, _>| {
                     known.as_ref().is_ok_and(|known| known.expose_secret() == token.expose_secret())
                 };
-                let of_network = |platform: &str| NetworkKind::of_platform(platform) == Some(kind);
+                let of_network = |platform: &str| config.bot(platform).is_some_and(|bot| bot.kind == kind);
                 let same = tokens.iter().find(|(platform, known)| of_network(platform) && is_same(known));
                 if let Some((other, _)) = same {
                     return Err(Problem::new(format!("{} has the token of the bot `{other}`", bot.table()))

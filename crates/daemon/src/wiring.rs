@@ -30,9 +30,10 @@ use cairn_server::api;
 use cairn_server::api::Admin;
 use cairn_server::api::page_access::Access;
 use cairn_server::chat::{Runner, RunnerDeps};
+use cairn_server::http::bridges::NoBridgeAddress;
 use cairn_server::http::socket::{Socket, SocketError, SocketMode};
 use cairn_server::http::webhooks::NoWebhook;
-use cairn_server::http::{socket, webhooks};
+use cairn_server::http::{bridges, socket, webhooks};
 use cairn_server::openai::{NoAddress, OpenAiAddress};
 use cairn_server::parts::adapters::Adapters;
 use cairn_server::parts::agents::{AgentRegistry, watch_windows};
@@ -68,6 +69,8 @@ pub enum StartError {
     Socket(#[from] SocketError),
     #[error(transparent)]
     Webhook(#[from] NoWebhook),
+    #[error(transparent)]
+    Bridge(#[from] NoBridgeAddress),
     #[error(transparent)]
     OpenAi(#[from] NoAddress),
 }
@@ -134,6 +137,8 @@ pub struct Daemon {
     socket: Socket,
     adapters: Adapters,
     webhooks: Vec<Background>,
+    /// The addresses of bridges, over which deliveries leave until the runtime has stopped.
+    bridge_addresses: Vec<Background>,
     /// The OpenAI-compatible endpoint.
     openai: Option<Background>,
     reloader: Option<Arc<Reloader>>,
@@ -208,14 +213,13 @@ impl Daemon {
         for warning in agents.tools().unmatched(&loaded.config) {
             tracing::warn!("{warning}");
         }
-        let Networks { adapters, chats, webhooks } = match control {
+        let Networks { adapters, chats, webhooks, bridges, bridge_addresses } = match control {
             Some(_) => networks_of(&store, &loaded, state, &people).await?,
             None => Networks::default(),
         };
-        let bound = webhooks::bind(&webhooks).await?;
+        let (hooks, bridged) = (webhooks::bind(&webhooks).await?, bridges::bind(bridge_addresses).await?);
         let openai = openai_address(&loaded, control).await?;
         let adapters: Arc<[Arc<dyn Adapter>]> = adapters.into();
-        networks::note_access(&chats, &loaded.config, &people).await?;
         let runtime = runtime((&store, clean_stop), &loaded, &agents, &clock, &adapters).await?;
         let reloader = control.map(|control| {
             let (source, runtime) = (control.source(live), runtime.clone());
@@ -236,7 +240,7 @@ impl Daemon {
             ..reading_admin(&store, &loaded, state, &agents, people, &clock)
         };
         let ports = ports(&runtime, live, &admin);
-        let (router, admin_routes) = routes(&ports, admin);
+        let (router, admin_routes) = routes(&ports, admin, bridges);
         match socket.serve(router.clone()).await {
             Ok(()) => {
                 let mut background = vec![
@@ -256,7 +260,8 @@ impl Daemon {
                     admin_routes,
                     socket: socket.clone(),
                     adapters: Adapters::start(adapters, &ports),
-                    webhooks: bound.into_iter().map(webhooks::serve).collect(),
+                    webhooks: hooks.into_iter().map(webhooks::serve).collect(),
+                    bridge_addresses: bridged.into_iter().map(bridges::serve).collect(),
                     reloader,
                     live: live.clone(),
                     identity,
@@ -334,6 +339,9 @@ impl Daemon {
         if let Some(openai) = self.openai {
             openai.stop().await;
         }
+        for address in self.bridge_addresses {
+            address.stop().await;
+        }
         self.agent_registry.tools().servers().close().await;
         leave.await;
         Ended { in_order, is_store_closed: self.store.close().await }
@@ -363,10 +371,12 @@ async fn networks_of(
     people: &Arc<DaemonPairings>,
 ) -> Result<Networks, StartError> {
     networks::take_over(store, &state.path).await;
-    let people = Arc::clone(people) as Arc<dyn PairingStore>;
+    let pairings = Arc::clone(people) as Arc<dyn PairingStore>;
     let asked = store.clone();
     let fence = Fence::new(move || asked.leads());
-    Ok(networks::adapters(loaded, &people, &state.path, &fence)?)
+    let networks = networks::adapters(loaded, &pairings, &state.path, &fence)?;
+    networks::note_access(&networks.chats, &loaded.config, people).await?;
+    Ok(networks)
 }
 
 fn ports(runtime: &Runtime, live: &Live, admin: &Admin) -> AdapterPorts {
@@ -382,7 +392,7 @@ fn ports(runtime: &Runtime, live: &Live, admin: &Admin) -> AdapterPorts {
 }
 
 /// The routes of the socket and those of the admin address.
-fn routes(ports: &AdapterPorts, admin: Admin) -> (Router, Router) {
+fn routes(ports: &AdapterPorts, admin: Admin, bridges: Router) -> (Router, Router) {
     let local = LocalApi {
         intake: Arc::clone(&ports.intake),
         chat_commands: Arc::clone(&ports.chat_commands),
@@ -398,7 +408,7 @@ fn routes(ports: &AdapterPorts, admin: Admin) -> (Router, Router) {
         Some(access) => cairn_page::router(Arc::clone(&admin), local, access, figures),
         None => api::with_fallbacks(figures),
     };
-    (api::with_fallbacks(of_messages.merge(inside)), at_address)
+    (api::with_fallbacks(of_messages.merge(inside).merge(bridges)), at_address)
 }
 
 /// A store opened for reading, without actors. Nothing is changed.

@@ -40,7 +40,7 @@ pub use agents::{AgentConfig, Api, ModelConfig, OFFLINE, Provider};
 pub(super) use agents::{WINDOW, WINDOW_MAX, WINDOW_MIN};
 pub use limits::Limits;
 pub use network::{Bot, Bots, Network, NetworkKind, PlaceKeys, PlatformId};
-pub(super) use network::{is_id, is_name};
+pub(super) use network::{is_bridge_name, is_id, is_name};
 pub use openai_api::{ApiKeyConfig, OpenAiApiConfig};
 pub use ranking::{Embeddings, RerankConfig};
 pub use schedules::ScheduleConfig;
@@ -85,6 +85,13 @@ pub struct Config {
     /// The keys are those of [discord]. The token comes from @BotFather. Group ids are negative.
     #[serde(skip_serializing_if = "is_empty")]
     pub telegram: Bots,
+    /// Bridges: a table for each further chat network, connected by a program beside the daemon
+    ///
+    /// See `docs/src/bridges.md`. All other keys are those of [discord]. The name is the platform: in ids of channels and
+    /// people (matrix/@ann:example.org), in status, log and metrics. The token is any long random text that the bridge
+    /// also has. Ids are those of that network, in quotes.
+    #[serde(skip_serializing_if = "is_empty")]
+    pub bridges: Bots,
     /// Voice messages: a server that transcribes them
     ///
     /// The transcript becomes the message, even if it is not addressed to the bot. Without `model`, recordings are only
@@ -265,10 +272,11 @@ impl Config {
 
     /// The bots of all chat networks.
     pub fn bots(&self) -> impl Iterator<Item = Bot<'_>> {
-        NetworkKind::ALL.into_iter().flat_map(|kind| {
+        NetworkKind::ALL.into_iter().chain([NetworkKind::Bridge]).flat_map(|kind| {
             let bots = match kind {
                 NetworkKind::Discord => &self.discord,
                 NetworkKind::Telegram => &self.telegram,
+                NetworkKind::Bridge => &self.bridges,
             };
             bots.iter().map(move |network| Bot { kind, network })
         })

@@ -1,5 +1,6 @@
 //! The command line: its definition, and the dispatch to the commands.
 
+mod bridge;
 mod config;
 mod doctor;
 mod forget_user;
@@ -108,6 +109,9 @@ enum Command {
     /// List and show artifacts: large tool results and messages, kept outside the window
     #[command(subcommand)]
     Artifact(channel::ArtifactCommand),
+    /// Check a program that connects another chat network
+    #[command(subcommand)]
+    Bridge(bridge::BridgeCommand),
     /// Show, approve and revoke tool servers
     #[command(subcommand)]
     Mcp(mcp::McpCommand),
@@ -258,6 +262,7 @@ async fn dispatch(cli: Cli, tools: Tools) -> Result<(), Failure> {
         Command::Memory(command) => Box::pin(memory::memory(global, command)).await,
         Command::Artifact(command) => Box::pin(channel::artifact(global, command)).await,
         Command::Mcp(command) => Box::pin(mcp::mcp(global, command)).await,
+        Command::Bridge(command) => Box::pin(bridge::bridge(global, command)).await,
         Command::Tools(command) => Box::pin(tools::tools(global, command)).await,
         Command::Summary(command) => Box::pin(summary::summary(global, command)).await,
         Command::Pair(command) => Box::pin(pair::pair(global, command)).await,

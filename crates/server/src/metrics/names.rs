@@ -52,6 +52,8 @@ pub(super) const METRICS: &[(Kind, &str, &str)] = &[
     (Counter, "cairn_commands_total", "Commands given in chats that were run"),
     (Gauge, "cairn_database_up", "1 while the database that holds the journal answers this node"),
     (Gauge, "cairn_deliveries_owed", "Deliveries to chat networks that the outbox works on"),
+    (Counter, "cairn_bridge_calls_total", "Calls of bridges, by call and outcome"),
+    (Counter, "cairn_bridge_connections_total", "Connections to the addresses of bridges, by how they ended"),
     (Counter, "cairn_deliveries_total", "Deliveries to chat networks that came to an end"),
     (Counter, "cairn_delivery_retries_total", "Parts of deliveries that were sent again"),
     (Counter, "cairn_digests_total", "Summaries that were made without a model, because none could"),

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use axum::Router;
 use cairn_platforms::attach::{NoWords, Transcriber, TranscriberSettings};
+use cairn_platforms::bridge::{self, Bridge, BridgeSettings};
 use cairn_platforms::discord::{self, Discord, DiscordSettings, Refusals};
 use cairn_platforms::fence::Fence;
 use cairn_platforms::settings::{CatchUp, ChatSettings, LiveChat};
@@ -33,6 +34,8 @@ pub enum BadNetwork {
     Discord(#[from] discord::BadSettings),
     #[error(transparent)]
     Telegram(#[from] telegram::BadSettings),
+    #[error(transparent)]
+    Bridge(#[from] bridge::BadSettings),
     #[error("[transcribe]: {0}")]
     Transcriber(NoWords),
     #[error("[speak]: {0}")]
@@ -47,6 +50,10 @@ pub struct Networks {
     pub chats: Chats,
     /// The webhook routes for Telegram, by listening address.
     pub webhooks: BTreeMap<SocketAddr, Router>,
+    /// The calls of bridges, for the socket.
+    pub bridges: Router,
+    /// The calls of bridges by listening address, of those that have one.
+    pub bridge_addresses: BTreeMap<SocketAddr, Router>,
 }
 
 /// The replaceable settings of each adapter, by platform.
@@ -209,6 +216,18 @@ pub fn adapters(
                 let chat = telegram.chat();
                 (Arc::new(telegram), chat)
             }
+            NetworkKind::Bridge => {
+                let kept = Some(state.join(format!("{platform}{SESSIONS}")));
+                let (fence, chat) = (fence.clone(), chat(bot.network, &loaded.config));
+                let bridge = Bridge::new(BridgeSettings { platform, token, fence, kept, chat }, people)?;
+                let (live, bridge) = (bridge.chat(), Arc::new(bridge));
+                if let Some(address) = bot.network.bridge_address() {
+                    let others = out.bridge_addresses.remove(&address).unwrap_or_default();
+                    out.bridge_addresses.insert(address, others.merge(bridge.routes()));
+                }
+                out.bridges = std::mem::take(&mut out.bridges).merge(bridge.routes());
+                (bridge, live)
+            }
         };
         chat.set(ChatSettings { transcriber: transcriber.clone(), ..ChatSettings::clone(&chat.get()) });
         out.adapters.push(adapter);
@@ -284,6 +303,7 @@ pub async fn checkup(
     Ok(match bot.kind {
         NetworkKind::Discord => discord::checkup(&discord_settings(config, bot.network, token)).await?,
         NetworkKind::Telegram => telegram::checkup(&telegram_settings(config, bot.network, token)).await?,
+        NetworkKind::Bridge => bridge::checkup(kept(bot.platform()), &token),
     })
 }
 

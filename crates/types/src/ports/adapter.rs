@@ -137,7 +137,7 @@ impl Shards {
 /// A platform in `cairn status`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlatformStatus {
-    /// `discord`, `telegram`.
+    /// `discord`, `telegram`, the name of a bridge.
     pub platform: String,
     pub state: LinkState,
     /// The bot's own name there, where known.

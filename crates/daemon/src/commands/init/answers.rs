@@ -19,10 +19,12 @@ use cairn_types::ports::ServerWindow;
 /// The name of the file for a typed model key.
 pub(super) const MODEL_KEY: &str = "model.key";
 
+/// Of bridges nothing is asked: they are set up by hand.
 pub(super) fn token_file(kind: NetworkKind) -> &'static str {
     match kind {
         NetworkKind::Discord => "discord.token",
         NetworkKind::Telegram => "telegram.token",
+        NetworkKind::Bridge => "bridge.token",
     }
 }
 
@@ -322,6 +324,7 @@ async fn bot(
     let api_url = match kind {
         NetworkKind::Discord => args.discord_api_url.clone(),
         NetworkKind::Telegram => args.telegram_api_url.clone(),
+        NetworkKind::Bridge => None,
     };
     let mut bot = Bot { kind, token, api_url, servers: Vec::new() };
     // One that is created later cannot be checked now.
@@ -366,6 +369,7 @@ fn token_flag(args: &InitArgs, kind: NetworkKind) -> (&Option<PathBuf>, &'static
     match kind {
         NetworkKind::Discord => (&args.discord_token_file, "--discord-token-file"),
         NetworkKind::Telegram => (&args.telegram_token_file, "--telegram-token-file"),
+        NetworkKind::Bridge => (&None, "no flag"),
     }
 }
 
@@ -373,6 +377,7 @@ fn network_name(kind: NetworkKind) -> &'static str {
     match kind {
         NetworkKind::Discord => "Discord",
         NetworkKind::Telegram => "Telegram",
+        NetworkKind::Bridge => "a bridge",
     }
 }
 

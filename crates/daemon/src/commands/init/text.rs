@@ -92,13 +92,13 @@ fn bot_table(bot: &Bot, owners: &[String]) -> String {
     out.push_str(&key_or_comment("users", users.map(str::to_owned).collect()));
     out.push_str(match bot.kind {
         NetworkKind::Discord => "# Servers that the bot serves, with all their channels.\n",
-        NetworkKind::Telegram => {
+        NetworkKind::Telegram | NetworkKind::Bridge => {
             "# Groups that the bot serves; the log of `cairn run` shows the ids of other groups that write.\n"
         }
     });
     out.push_str(&match bot.kind {
         NetworkKind::Discord => key_or_comment("servers", bot.servers.clone()),
-        NetworkKind::Telegram => key_or_comment("chats", Vec::new()),
+        NetworkKind::Telegram | NetworkKind::Bridge => key_or_comment("chats", Vec::new()),
     });
     out.push_str(
         "# In groups it answers when mentioned (\"mention\") or always (\"all\").\n#respond = \"mention\"\n",

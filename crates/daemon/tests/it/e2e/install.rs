@@ -85,9 +85,13 @@ fn the_version_names_the_build_and_the_pages_for_man_do_not() {
     assert_eq!(home.cairn(&["-V"]).ended(0).stdout, version);
     let long = home.cairn(&["--version"]).ended(0).stdout;
     assert!(long.starts_with(&version), "{long}");
-    for words in
-        ["\ncommit:   ", "\nbuild:    ", "-linux-", "discord, telegram, local", "openai, anthropic, offline"]
-    {
+    for words in [
+        "\ncommit:   ",
+        "\nbuild:    ",
+        "-linux-",
+        "discord, telegram, bridges, local",
+        "openai, anthropic, offline",
+    ] {
         assert!(long.contains(words), "`{words}` in {long}");
     }
     assert!(!home.cairn(&["man"]).ended(0).stdout.contains("commit:"));
