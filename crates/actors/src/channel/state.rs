@@ -29,6 +29,7 @@ use crate::show::Show;
 use crate::tasks::Ended;
 use crate::telemetry::Times;
 use crate::turn::CallUnderWay;
+use crate::typing::Typing;
 
 /// Why something was not done.
 pub(super) enum Failed<E> {
@@ -140,6 +141,8 @@ pub(crate) struct ChannelState {
     /// When messages that may be pending came in, since `began`.
     pub(super) arrivals: BTreeMap<MessageId, Arrival>,
     pub(super) began: Instant,
+    /// Typing that is shown while messages that get an answer still wait for more.
+    pub(super) gathering_typing: Option<Typing>,
     /// The time of the last record that was reported.
     pub(super) reported_at: Timestamp,
     /// Delayed messages to itself. They end with the actor.
@@ -214,6 +217,7 @@ impl ChannelState {
             asked_for: BTreeSet::new(),
             arrivals: BTreeMap::new(),
             began: Instant::now(),
+            gathering_typing: None,
             reported_at: Timestamp::UNIX_EPOCH,
             timers: JoinSet::new(),
         }

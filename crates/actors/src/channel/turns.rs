@@ -184,7 +184,9 @@ impl ChannelState {
             }
             let events = self.next_turn_events(None);
             if events.is_empty() {
-                if let Some(wait) = self.gathering() {
+                let wait = self.gathering();
+                self.show_gathering(wait.is_some());
+                if let Some(wait) = wait {
                     self.later(wait, || ChannelMsg::Retry);
                 }
                 return Ok(());
@@ -196,6 +198,20 @@ impl ChannelState {
         }
     }
 
+    /// Shows typing as soon as a message that gets an answer is accepted, while its turn waits for more of it.
+    fn show_gathering(&mut self, waits: bool) {
+        let awaited =
+            waits && self.handle.read(|conversation| conversation.pending.iter().any(|one| one.addressed));
+        if !awaited {
+            self.gathering_typing = None;
+        } else if self.gathering_typing.is_none()
+            && let Some(platform) = self.shared.ports.platform(&self.handle.id)
+        {
+            let tasks = &self.shared.lifecycle.tasks;
+            self.gathering_typing = Some(Typing::begin(tasks, platform, self.handle.id.clone()));
+        }
+    }
+
     fn run_turn(&mut self, open: &OpenTurn) {
         self.attempts += 1;
         let attempt = self.attempts;
@@ -203,10 +219,11 @@ impl ChannelState {
         self.handle.subscribers.begin(&open.messages);
         let turn = TurnLink { channel: self.myself.clone(), attempt };
         let span = telemetry::turn_span(&self.handle.id, &open.id);
+        let typing = self.gathering_typing.take();
         let show = span.in_scope(|| {
             let token = self.token.child_token();
             let Shared { ports, lifecycle, .. } = &self.shared;
-            Show::begin(ports, &lifecycle.tasks, &self.handle, &turn, open, token).map(Arc::new)
+            Show::begin(ports, &lifecycle.tasks, &self.handle, &turn, open, token, typing).map(Arc::new)
         });
         let (times, call) = (Arc::<Times>::default(), Arc::<CallUnderWay>::default());
         let authors = self.handle.read(|conversation| authors_of(conversation, open));

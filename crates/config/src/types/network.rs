@@ -220,7 +220,8 @@ pub struct Network {
     pub bots: bool,
     #[schemars(range(max = 600))]
     pub bots_per_minute: u32,
-    /// Answers are shown while they are written, by edits of one message, so many milliseconds apart.
+    /// Longer answers are shown while they are written, by edits of one message: one every so many milliseconds, and after the
+    /// tenth half as often. false: answers are sent when they are complete.
     pub drafts: bool,
     #[schemars(range(min = 500, max = 60_000))]
     pub draft_interval_ms: u64,
@@ -271,7 +272,7 @@ impl Default for Network {
             respond: Respond::default(),
             bots: false,
             bots_per_minute: 4,
-            drafts: false,
+            drafts: true,
             draft_interval_ms: 2_000,
             gather_ms: 1_500,
             catch_up_hours: 24,
