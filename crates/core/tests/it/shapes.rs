@@ -305,6 +305,13 @@ fn chats() -> Vec<Event> {
         Event::Message(MessageEvent::Deleted { message: "m1".into(), seqs: Vec::new() }),
         Event::Message(MessageEvent::Deleted { message: "m1".into(), seqs: vec![Seq(1), Seq(5)] }),
         Event::Turn(TurnEvent::Undone { turn: "t1".into(), from_seq: Seq(1), to_seq: Seq(2) }),
+        Event::Message(MessageEvent::Reacted {
+            message: "901".into(),
+            seq: Seq(2),
+            by: person.clone(),
+            emoji: "👍".into(),
+            removed: false,
+        }),
         Event::Message(MessageEvent::CommandTaken {
             message: "m2".into(),
             command: "new".into(),

@@ -40,8 +40,8 @@ use cairn_types::event::SentFile;
 use cairn_types::ids::{ChannelId, MessageId};
 use cairn_types::people::access::UNLISTED;
 use cairn_types::ports::{
-    Adapter, AdapterFailure, AdapterPorts, LinkState, PairingStore, Platform, PlatformStatus, PlatformTraits,
-    SendError, SendPart,
+    Adapter, AdapterFailure, AdapterPorts, LinkState, Mark, PairingStore, Platform, PlatformStatus,
+    PlatformTraits, SendError, SendPart,
 };
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -213,10 +213,12 @@ impl Platform for Telegram {
     }
 
     fn traits(&self) -> PlatformTraits {
+        let chat = self.chat.get();
         PlatformTraits {
             typing_every: TYPING_EVERY,
             repeat_within: None,
-            draft_every: self.chat.get().draft_every,
+            draft_every: chat.draft_every,
+            marks: chat.marks.any(),
         }
     }
 
@@ -258,6 +260,22 @@ impl Platform for Telegram {
         words: String,
     ) -> BoxFuture<'_, Result<(), SendError>> {
         Box::pin(async move { self.rewrite(self.place(&channel)?, &message, &words).await })
+    }
+
+    fn mark(
+        &self,
+        channel: ChannelId,
+        message: MessageId,
+        from: Option<Mark>,
+        to: Option<Mark>,
+    ) -> BoxFuture<'_, Result<(), SendError>> {
+        Box::pin(async move {
+            let chat = self.chat.get();
+            match chat.marks.step(from, to) {
+                Some((_, emoji)) => self.react(self.place(&channel)?, &message, emoji).await,
+                None => Ok(()),
+            }
+        })
     }
 
     fn typing(&self, channel: ChannelId) -> BoxFuture<'_, Result<(), SendError>> {

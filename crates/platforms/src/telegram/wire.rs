@@ -17,6 +17,8 @@ pub(super) enum Update {
     /// The bot's membership in a chat changed.
     Membership(Box<Membership>),
     Callback(Box<Callback>),
+    /// A person's reactions to a message changed.
+    Reaction(Box<ReactionChange>),
 }
 
 /// An update that cannot be read or is not used.
@@ -71,6 +73,10 @@ pub(super) fn read(value: Value) -> (Option<i64>, Result<Update, UnreadableUpdat
     if let Some(callback) = fields.remove("callback_query") {
         let read = serde_json::from_value(callback);
         return (id, read.map_or_else(|_| bad("callback_query"), |callback| Ok(Update::Callback(callback))));
+    }
+    if let Some(change) = fields.remove("message_reaction") {
+        let read = serde_json::from_value(change);
+        return (id, read.map_or_else(|_| bad("message_reaction"), |change| Ok(Update::Reaction(change))));
     }
     (id, Err(UnreadableUpdate { kind: "none", why: "of no kind that was asked for" }))
 }
@@ -379,6 +385,29 @@ pub(super) struct Callback {
     pub(super) message: Option<Message>,
     #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) data: Option<String>,
+}
+
+/// Somebody changed their reactions to a message. Telegram does not tell in which topic it stands.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(super) struct ReactionChange {
+    pub(super) chat: Chat,
+    pub(super) message_id: i64,
+    /// `None`: the person is anonymous.
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) user: Option<User>,
+    #[serde(default)]
+    pub(super) date: i64,
+    #[serde(default, deserialize_with = "lenient::list")]
+    pub(super) old_reaction: Vec<ReactionKind>,
+    #[serde(default, deserialize_with = "lenient::list")]
+    pub(super) new_reaction: Vec<ReactionKind>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(super) struct ReactionKind {
+    /// None for custom ones, of which only an id is told, and for paid ones.
+    #[serde(default)]
+    pub(super) emoji: Option<String>,
 }
 
 /// The bot's membership in a chat changed.

@@ -1,7 +1,7 @@
 //! A conversation as people see it: a reply, what waits meanwhile, a draft.
 
 use cairn_testkit::model::{Answer, Kind};
-use cairn_testkit::telegram::Say;
+use cairn_testkit::telegram::{FakeTelegram, Say};
 use serde_json::json;
 
 use super::rig::{Rig, World, texts};
@@ -81,5 +81,38 @@ async fn a_draft_is_shown_by_edits_and_ends_as_the_reply() {
     assert_eq!(sent.len(), 1, "{sent:?}");
     assert!(sent[0].edits.len() > 1, "{sent:?}");
     assert!(sent[0].edits.is_sorted_by_key(String::len), "a draft only grows: {sent:?}");
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn what_people_react_with_is_told_to_the_model() {
+    let rig = Rig::open().await;
+    let answer = rig.ask(&rig.alice, "is it late?").await;
+    rig.telegram.react(rig.alice.id, &rig.alice, answer.id, &[], &["👍"]);
+    rig.telegram.react(rig.alice.id, &rig.alice, answer.id, &["👍"], &["🎉"]);
+    rig.telegram.wait_confirmed().await;
+    rig.ask(&rig.alice, "and now?").await;
+    let request = rig.last_request();
+    assert!(request.contains("- Alice Quokka: 🎉 to \"echo: is it late?\""), "{request}");
+    assert!(!request.contains('👍') && rig.asked() == 2, "{request}");
+    rig.ask(&rig.alice, "once more").await;
+    assert!(!rig.last_request().contains("Reactions"));
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn messages_are_marked_by_reactions_while_their_turn_runs() {
+    let keys = "direct = \"open\"\nreaction_seen = \"👀\"\nreaction_working = \"writing\"\nreaction_failed = \"sob\"";
+    let rig = World::new().await.start(keys).await;
+    let gate = rig.model.hold(Kind::Reply);
+    let id = rig.telegram.say(rig.alice.id, &rig.alice, Say::text("hello, quokka"));
+    let alice = rig.alice.id;
+    let last = move |telegram: &FakeTelegram, mark: &str| {
+        telegram.reactions(alice, id).last().is_some_and(|last| last == mark)
+    };
+    rig.telegram.wait_until("the mark", |telegram| last(telegram, "✍")).await;
+    gate.open();
+    rig.telegram.wait_until("the end of the mark", |telegram| last(telegram, "")).await;
+    rig.telegram.wait_sent(alice, 1).await;
     rig.end().await;
 }
