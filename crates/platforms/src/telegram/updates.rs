@@ -15,7 +15,6 @@ use super::wire::{Membership, Message, ReactionChange, Update};
 use super::words::{self, Given, replied_to};
 use crate::chat_queues::work_off;
 use crate::inbound::{Access, Admitted, ChatAddress, Outcome};
-use crate::markup::name::display;
 
 /// A command or press that takes longer no longer blocks its chat, once it is durable that it was given.
 const COMMAND_PATIENCE: Duration = Duration::from_secs(5);
@@ -116,6 +115,7 @@ impl InboundHandler {
     }
 
     async fn message(&self, message: &Message, due: Due) -> &'static str {
+        self.telegram.note_topic(message);
         let late = due == Due::Never;
         let given = words::command(message, &self.me);
         if given == Given::Other {
@@ -161,7 +161,7 @@ impl InboundHandler {
             parts,
             addressed: admitted.addressed && due == Due::Now,
             direct: admitted.direct,
-            chat_name: message.chat.title.as_deref().map(display).filter(|_| !admitted.direct),
+            chat_name: self.telegram.name_of(message).filter(|_| !admitted.direct),
             reply_to: replied_to(message).map(|reply| self.telegram.message_id(reply)),
             provenance: content::quoted(message, &self.me, self.path.platform()),
             gather: self.gather(message),

@@ -340,6 +340,8 @@ pub(super) struct Message {
     #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) forum_topic_created: Option<Value>,
     #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) forum_topic_edited: Option<Value>,
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) migrate_to_chat_id: Option<i64>,
     #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) migrate_from_chat_id: Option<i64>,
@@ -363,6 +365,13 @@ impl Message {
     /// The forum topic; `None` in the General topic and outside forums, where this field only links replies.
     pub(super) fn topic(&self) -> Option<i64> {
         self.message_thread_id.filter(|_| self.is_topic_message)
+    }
+
+    /// The topic that the message names, and its name: it makes or renames it, or answers the message that made it.
+    pub(super) fn topic_name(&self) -> Option<(i64, &str)> {
+        let named = self.forum_topic_edited.as_ref().or(self.forum_topic_created.as_ref());
+        let of_root = || self.reply_to_message.as_ref()?.forum_topic_created.as_ref();
+        Some((self.topic()?, named.or_else(of_root)?.get("name")?.as_str()?))
     }
 
     /// The bot that wrote the text, where its sender did not.

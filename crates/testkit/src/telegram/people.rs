@@ -65,6 +65,14 @@ impl FakeTelegram {
         })
     }
 
+    /// A person gives a topic another name. The bot is told.
+    pub fn rename_topic(&self, forum: i64, topic: i64, by: &Person, name: &str) {
+        let fields = json!({
+            "forum_topic_edited": { "name": name }, "message_thread_id": topic, "is_topic_message": true,
+        });
+        self.service(forum, by, &fields);
+    }
+
     /// Nobody can write to the topic any more, the bot included.
     pub fn close_topic(&self, forum: i64, topic: i64) {
         self.shared.update(|state| {

@@ -350,7 +350,8 @@ fn reactions_of_the_person_go_and_those_of_others_stay() {
     let mut book = Book::new();
     book.accept(ROOM, CAROLINE, "Caroline", "hello");
     for (id, name) in [(CAROLINE, "Caroline"), ("local/b", "Ben")] {
-        let (message, seq, by) = ("901".into(), Seq(2), user(name, id));
+        let by = Author { id: id.to_owned(), name: name.to_owned() };
+        let (message, seq) = ("901".into(), Seq(2));
         let emoji = format!(":{}:", name.to_lowercase());
         book.add(
             Some(ROOM),

@@ -116,3 +116,32 @@ async fn messages_are_marked_by_reactions_while_their_turn_runs() {
     rig.telegram.wait_sent(alice, 1).await;
     rig.end().await;
 }
+
+#[tokio::test]
+async fn a_topic_is_known_by_its_name_wherever_its_channel_is_named() {
+    let world = World::new().await;
+    let forum = world.telegram.forum("Quokka tea");
+    let topic = world.telegram.topic(forum, &world.alice, "Cakes");
+    let keys = format!("chats = [{forum}]\nrespond = \"all\"");
+    let rig = world.start(&keys).await;
+    let channel = format!("main/telegram/{forum}/{topic}");
+    let say = |text: &str| rig.telegram.say(forum, &rig.alice, Say::text(text).topic(topic));
+    say("which cake?");
+    rig.telegram.wait_sent(forum, 1).await;
+    rig.delivered().await;
+    let named = async |name: &str| {
+        let channels = rig.json(&["channels"]).await;
+        assert_eq!(channels[0]["name"], format!("Quokka tea › {name}"));
+        let explained = rig.cairn(&["explain", &channel]).await.1;
+        assert!(explained.contains(&format!("{channel} (Quokka tea › {name})")), "{explained}");
+    };
+    named("Cakes").await;
+    rig.telegram.rename_topic(forum, topic, &rig.alice, "Pies");
+    rig.telegram.mute(forum);
+    say("and which pie?");
+    rig.outbox_until("dead", 1).await;
+    named("Pies").await;
+    let (_, outbox) = rig.cairn(&["outbox", "list"]).await;
+    assert!(outbox.contains(&format!("{channel} (Quokka tea › Pies)")), "{outbox}");
+    rig.end().await;
+}
