@@ -53,7 +53,7 @@ pub use types::{
     ANTHROPIC_URL, AdminConfig, AgentConfig, Api, ApiKeyConfig, Bot, Bots, Config, Embeddings, FetchConfig,
     Limits, Log, LogFormat, McpConfig, ModelConfig, Network, NetworkKind, OFFLINE, OPENAI_URL,
     OpenAiApiConfig, PlaceKeys, PlatformId, Provider, RerankConfig, ScheduleConfig, SearchConfig,
-    SearchProvider, SpeakConfig, Store, TranscribeConfig,
+    SearchProvider, SpeakConfig, Store, TranscribeConfig, reaction,
 };
 
 /// A configuration, with its file, warnings and secrets.

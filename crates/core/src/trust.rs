@@ -11,13 +11,15 @@ use cairn_types::message::Provenance;
 use cairn_types::tool::{Closeness, Effect, closest};
 
 /// The provenance of a conversation's whole window: live entries, what summaries and markers represent, a client's system
-/// message, and these memories.
+/// message, the people whose reactions it shows, and these memories.
 pub fn window_provenance<'a>(
     conversation: &Conversation,
     memories: impl IntoIterator<Item = &'a Memory>,
 ) -> Provenance {
     let mut provenance = conversation.left.clone();
     conversation.live.iter().for_each(|entry| provenance.join(&Provenance::of_entry(entry)));
+    let reactions = conversation.shown_reactions().iter();
+    reactions.for_each(|reaction| provenance.join(&Provenance::of_person(&reaction.by.id)));
     let client = conversation.client_system.iter();
     client.for_each(|system| provenance.join(&Provenance::of_person(&system.by)));
     memories.into_iter().for_each(|memory| provenance.join(&memory_provenance(memory, conversation)));

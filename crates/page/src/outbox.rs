@@ -45,7 +45,8 @@ fn delivery(item: &OutboxRecord, visitor: Visitor) -> Markup {
     let act = |what: &str| path(&["outbox", &id, what]);
     html! {
         article.item aria-label={ "Delivery " (text(&id)) } {
-            h2 { span class={ "state " (item.state) } { (text(&item.state)) } " to " (channel_link(&item.channel)) }
+            h2 { span class={ "state " (item.state) } { (text(&item.state)) } " to " (channel_link(&item.channel))
+                @if let Some(name) = &item.chat_name { " (" (text(name)) ")" } }
             p.note {
                 code { (text(&id)) } " · " (time(item.at)) " · " (counted(item.parts_sent, "part", "parts")) " arrived"
             }

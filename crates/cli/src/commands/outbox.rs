@@ -81,9 +81,10 @@ fn listed(records: &[OutboxRecord], first: bool) -> String {
     }
     let mut table = Table::new(&["id", "channel", "age", "state"], &[2]);
     for record in records {
+        let name = record.chat_name.as_deref().map(|name| format!(" ({})", one_line(name)));
         table.row(vec![
             record.id.to_string(),
-            record.channel.to_string(),
+            format!("{}{}", record.channel, name.unwrap_or_default()),
             age(record.age_seconds),
             record.state.clone(),
         ]);

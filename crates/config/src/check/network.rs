@@ -11,7 +11,7 @@ use crate::secrets::{key_file, looks_secret};
 use crate::source::{Seg, Source};
 use crate::types::{
     AgentConfig, Bot, Bots, Config, Network, NetworkKind, PlaceKeys, PlatformId, is_bridge_name, is_id,
-    is_name,
+    is_name, reaction,
 };
 use crate::url;
 
@@ -89,6 +89,12 @@ fn check_bot(
     check_webhook(check, at, &network);
     check_listen(check, at, &network);
     check_agent(check, at, network.agent.as_deref(), agents);
+    for (key, text) in network.reactions() {
+        if let Some(Err(hint)) = text.map(|text| reaction(kind, text)) {
+            let message = format!("`{key}` is no reaction of {}", kind.name());
+            check.wrong(&below(at, key), message, &hint);
+        }
+    }
     for (key, ids) in [
         ("users", &network.users),
         ("servers", &network.servers),

@@ -244,10 +244,23 @@ pub struct Network {
     pub bots: bool,
     #[schemars(range(max = 600))]
     pub bots_per_minute: u32,
-    /// Answers are shown while they are written, by edits of one message, so many milliseconds apart.
+    /// Longer answers are shown while they are written, by edits of one message: one every so many milliseconds, and after the
+    /// tenth half as often. false: answers are sent when they are complete.
     pub drafts: bool,
     #[schemars(range(min = 500, max = 60_000))]
     pub draft_interval_ms: u64,
+    /// Reactions that mark a message to the bot: when it was accepted, when its answer begins, and when its turn failed. After
+    /// an answer the mark goes. An emoji or a name such as "eyes"; on Discord also "name:id" of one of the server's own. Telegram
+    /// takes only some emoji, and says which.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"eyes")]
+    pub reaction_seen: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"hourglass", extend("x-telegram" = "writing"))]
+    pub reaction_working: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"cross", extend("x-telegram" = "sob"))]
+    pub reaction_failed: Option<String>,
     /// Messages of one person that follow each other within so many milliseconds are answered together, since clients split a
     /// long paste. 0: a message waits for no other. Parts of an album always wait for each other.
     #[schemars(range(max = 10_000))]
@@ -296,8 +309,11 @@ impl Default for Network {
             respond: Respond::default(),
             bots: false,
             bots_per_minute: 4,
-            drafts: false,
+            drafts: true,
             draft_interval_ms: 2_000,
+            reaction_seen: None,
+            reaction_working: None,
+            reaction_failed: None,
             gather_ms: 1_500,
             catch_up_hours: 24,
             catch_up_messages: 200,
@@ -338,6 +354,15 @@ pub struct PlaceKeys {
 const WEBHOOK_ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9465);
 
 impl Network {
+    /// Its reactions by their keys.
+    pub(crate) fn reactions(&self) -> [(&'static str, Option<&str>); 3] {
+        [
+            ("reaction_seen", self.reaction_seen.as_deref()),
+            ("reaction_working", self.reaction_working.as_deref()),
+            ("reaction_failed", self.reaction_failed.as_deref()),
+        ]
+    }
+
     /// Where its webhook is served, if it has one.
     pub fn webhook_address(&self) -> Option<SocketAddr> {
         self.webhook_url.as_ref()?;

@@ -321,7 +321,7 @@ impl Platform for Bridge {
 
     fn traits(&self) -> PlatformTraits {
         let draft_every = self.chat.get().draft_every.filter(|_| self.said.read().hello.edits);
-        PlatformTraits { typing_every: TYPING_EVERY, repeat_within: None, draft_every }
+        PlatformTraits { typing_every: TYPING_EVERY, repeat_within: None, draft_every, marks: false }
     }
 
     fn split(&self, words: &str) -> Vec<String> {

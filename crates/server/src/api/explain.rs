@@ -173,7 +173,9 @@ async fn explanation(admin: &Admin, channel: ChannelId, past: Past) -> Result<Ex
     let end = story.end.as_ref().map(|(_, end)| &end.outcome);
     let (outcome, failure) = turn_outcome(end);
     let costs = || calls.iter().filter_map(|call| call.trace.as_ref()?.cost);
+    let chat_name = admin.chat_name(&channel).await;
     Ok(Explanation {
+        chat_name,
         turn: story.turn.clone(),
         before: records.before,
         after: records.after,

@@ -82,6 +82,15 @@ impl Admin {
         found.ok_or_else(|| no_such_channel(channel))
     }
 
+    /// What people see as the name of a channel's chat; `None`: none is known, or the conversation cannot be read.
+    pub async fn chat_name(&self, channel: &ChannelId) -> Option<String> {
+        if let Some(outline) = self.runtime.as_ref().and_then(|runtime| runtime.outline(channel)) {
+            return outline.name;
+        }
+        let found = self.conversation(channel).await;
+        found.ok().and_then(|(conversation, _awake)| conversation.name.clone())
+    }
+
     /// A conversation with its settings: those of its agent, on the model to whose window it keeps.
     pub async fn with_settings(
         &self,

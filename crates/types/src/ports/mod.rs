@@ -15,7 +15,7 @@ mod store;
 mod tools;
 
 pub use adapter::{
-    Adapter, AdapterFailure, AdapterPorts, CaughtUp, ChatCommands, FilePart, LinkState, PairingStore,
+    Adapter, AdapterFailure, AdapterPorts, CaughtUp, ChatCommands, FilePart, LinkState, Mark, PairingStore,
     Platform, PlatformStatus, PlatformTraits, SPLIT_AT_ONCE, SendError, SendPart, Shards,
 };
 pub use embed::{Embedder, NoRank, Reranker};
