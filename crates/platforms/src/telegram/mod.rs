@@ -195,8 +195,11 @@ impl Telegram {
 
     /// Notes the name of a topic, where a message tells it.
     fn note_topic(&self, message: &Message) {
-        if let Some((topic, name)) = message.topic_name() {
-            self.topics.lock().put((message.chat.id, Some(topic)), display(name));
+        let Some((topic, name, is_first)) = message.topic_name() else { return };
+        let (mut topics, of) = (self.topics.lock(), (message.chat.id, Some(topic)));
+        // Every message of a topic replies to its first one, whatever it was called since.
+        if !(is_first && topics.contains(&of)) {
+            topics.put(of, display(name));
         }
     }
 

@@ -367,11 +367,12 @@ impl Message {
         self.message_thread_id.filter(|_| self.is_topic_message)
     }
 
-    /// The topic that the message names, and its name: it makes or renames it, or answers the message that made it.
-    pub(super) fn topic_name(&self) -> Option<(i64, &str)> {
-        let named = self.forum_topic_edited.as_ref().or(self.forum_topic_created.as_ref());
-        let of_root = || self.reply_to_message.as_ref()?.forum_topic_created.as_ref();
-        Some((self.topic()?, named.or_else(of_root)?.get("name")?.as_str()?))
+    /// The topic that the message names, and its name: it makes or renames it, or answers the message that
+    /// made it, whose name may be an old one (true).
+    pub(super) fn topic_name(&self) -> Option<(i64, &str, bool)> {
+        let now = self.forum_topic_edited.as_ref().or(self.forum_topic_created.as_ref());
+        let first = || self.reply_to_message.as_ref()?.forum_topic_created.as_ref();
+        Some((self.topic()?, now.or_else(first)?.get("name")?.as_str()?, now.is_none()))
     }
 
     /// The bot that wrote the text, where its sender did not.
