@@ -11,6 +11,7 @@ use cairn_core::settings::{
 use cairn_core::trust::TrustSettings;
 use cairn_types::ids::AgentId;
 use cairn_types::model::ModelInfo;
+use cairn_types::texts::{ENGLISH, Languages};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -62,6 +63,11 @@ pub struct AgentConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"prompts/en/compactor.md.j2")]
     pub compactor_prompt: Option<PathBuf>,
+    /// The language of what the bot itself says in chats: answers to commands, notices, questions for approval. "en", "de",
+    /// "fr", "es", "pt", "it", "pl", "ru", "uk", "zh", "ja", or the tag of a file TAG.toml in the folder prompts/texts beside this
+    /// one, whose keys are those of prompts/texts/en.toml of the sources. "pt-BR" takes "pt" where there is no file of its own.
+    /// The language of answers is up to the model and its prompt.
+    pub language: String,
     /// Time zone in which dates are shown to the model: an IANA name.
     pub timezone: String,
     /// Most memories put into a window because they fit the question. 0: none, the model can still search for them.
@@ -98,6 +104,9 @@ pub struct AgentConfig {
     /// The compaction prompt, rendered.
     #[serde(skip)]
     pub compaction_prompt: String,
+    /// The texts of `language`, and of the languages of places.
+    #[serde(skip)]
+    pub languages: Languages,
 }
 
 fn has_no_id(id: &AgentId) -> bool {
@@ -113,6 +122,7 @@ impl Default for AgentConfig {
             prompt: None,
             prompt_text: None,
             compactor_prompt: None,
+            language: ENGLISH.to_owned(),
             timezone: "UTC".to_owned(),
             recall_limit: 6,
             quote_tokens: 300,
@@ -128,6 +138,7 @@ impl Default for AgentConfig {
             result_guard: ResultGuardSettings::default(),
             system_prompt: String::new(),
             compaction_prompt: String::new(),
+            languages: Languages::default(),
         }
     }
 }

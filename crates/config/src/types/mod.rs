@@ -114,6 +114,9 @@ pub struct Config {
     ///
     /// `cairn store retain --dry-run` says what it would come to. Artifacts have `artifact_days` and `artifact_mib`, above.
     pub retention: RetentionSettings,
+    /// The files of further languages that were read.
+    #[serde(skip)]
+    pub language_files: Vec<PathBuf>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -337,6 +340,7 @@ impl Config {
             max_rounds: agent.max_rounds,
             mid_turn_messages: agent.mid_turn_messages,
             timezone: agent.timezone.clone(),
+            languages: agent.languages.clone(),
         };
         if is_assumed { settings.assuming(max_output_tokens) } else { settings }
     }

@@ -291,6 +291,7 @@ pub async fn checkup(
 fn chat(network: &Network, config: &Config) -> ChatSettings {
     ChatSettings {
         access: network.policy(&config.default_agent()),
+        languages: config.agents.iter().map(|agent| (agent.id.clone(), agent.languages.clone())).collect(),
         bots_per_minute: network.bots_per_minute,
         images: agents_that_see(config),
         image_max_bytes: kib(network.image_kib),

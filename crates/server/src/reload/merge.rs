@@ -38,6 +38,7 @@ pub fn merged(old: &Arc<Loaded>, new: Loaded) -> Loaded {
         store: holds.store,
         embeddings: holds.embeddings,
         retention: new.retention,
+        language_files: new.language_files,
     };
     keep_agents(&old.config, &mut merged.config);
     merged
