@@ -27,6 +27,8 @@ keys! {
     CodeTold "code_told"
     CodeToldHere "code_told_here"
     NoCode "no_code"
+    Welcome "welcome"
+    WelcomeGroup "welcome_group"
     TooManyWait "too_many_wait"
     TakesNothing "takes_nothing"
     UnknownButton "unknown_button"

@@ -19,12 +19,18 @@ pub use read::{TEXT_MAX, placeholders};
 use plural::{Form, form};
 
 /// The languages that are built in, by their tags.
-pub const BUILT_IN: [(&str, &str); 5] = [
+pub const BUILT_IN: [(&str, &str); 11] = [
     ("en", include_str!("../../../../prompts/texts/en.toml")),
     ("de", include_str!("../../../../prompts/texts/de.toml")),
     ("fr", include_str!("../../../../prompts/texts/fr.toml")),
     ("es", include_str!("../../../../prompts/texts/es.toml")),
+    ("pt", include_str!("../../../../prompts/texts/pt.toml")),
     ("it", include_str!("../../../../prompts/texts/it.toml")),
+    ("pl", include_str!("../../../../prompts/texts/pl.toml")),
+    ("ru", include_str!("../../../../prompts/texts/ru.toml")),
+    ("uk", include_str!("../../../../prompts/texts/uk.toml")),
+    ("zh", include_str!("../../../../prompts/texts/zh.toml")),
+    ("ja", include_str!("../../../../prompts/texts/ja.toml")),
 ];
 
 /// The tag of the language in which everything is said that another one leaves out.
