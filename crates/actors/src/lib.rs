@@ -23,6 +23,7 @@ mod failure;
 mod handle;
 mod lifecycle;
 mod live;
+mod marks;
 mod messages;
 mod outbox;
 mod pace;

@@ -62,8 +62,8 @@ impl ApiError {
         Self::new(
             StatusCode::REQUEST_TIMEOUT,
             "slow",
-            format!("the body of the request did not come within {} seconds", limit.as_secs()),
-            "send it whole; a message with the same `id` is never taken twice",
+            format!("the request body did not arrive within {} seconds", limit.as_secs()),
+            "send it again in full; a message with the same `id` is never accepted twice",
         )
     }
 
@@ -93,7 +93,7 @@ impl ApiError {
             StatusCode::INTERNAL_SERVER_ERROR,
             "internal",
             format!("internal error: {error}"),
-            "this is a fault of cairn; the daemon's log says more",
+            "this is a bug in cairn; the daemon's log has details",
         )
     }
 }
@@ -114,7 +114,7 @@ impl From<BadChannel> for ApiError {
             StatusCode::BAD_REQUEST,
             "bad_channel",
             error.to_string(),
-            "`cairn channels` lists the channels there are; in a URL a full name is percent-encoded",
+            "`cairn channels` lists the channels; in a URL, percent-encode a full name",
         )
     }
 }
@@ -128,19 +128,21 @@ impl From<StoreError> for ApiError {
             StoreError::Closed => {
                 (StatusCode::SERVICE_UNAVAILABLE, "stopping", "start the daemon again with `cairn run`")
             }
-            StoreError::Stopped => (StatusCode::CONFLICT, "stopped", "ask again to start from the beginning"),
+            StoreError::Stopped => {
+                (StatusCode::CONFLICT, "stopped", "repeat the call to start from the beginning")
+            }
             StoreError::Database { .. } => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "database",
-                "check the database; the daemon goes on by itself, nothing is lost",
+                "check the database; the daemon resumes automatically, nothing is lost",
             ),
             StoreError::Led { .. } | StoreError::Fenced => {
-                (StatusCode::SERVICE_UNAVAILABLE, "not_leading", "ask the node that leads")
+                (StatusCode::SERVICE_UNAVAILABLE, "not_leading", "use the node that leads")
             }
             StoreError::Elsewhere { .. } => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "elsewhere",
-                "check [store] url in the configuration, or give another --state",
+                "check [store] url in the configuration, or use another --state",
             ),
             StoreError::Io { .. } => (
                 StatusCode::SERVICE_UNAVAILABLE,
@@ -148,7 +150,7 @@ impl From<StoreError> for ApiError {
                 "check the state folder and its permissions, then try again",
             ),
             StoreError::InUse { .. } => {
-                (StatusCode::SERVICE_UNAVAILABLE, "in_use", "stop the other daemon, or give another --state")
+                (StatusCode::SERVICE_UNAVAILABLE, "in_use", "stop the other daemon, or use another --state")
             }
             StoreError::Newer { .. } => (
                 StatusCode::SERVICE_UNAVAILABLE,
@@ -175,19 +177,19 @@ impl From<Refusal> for ApiError {
                 StatusCode::CONFLICT,
                 "conflict",
                 None,
-                "leave `id` out, or repeat the message with the text it had",
+                "omit `id`, or repeat the message with its original text",
             ),
             Refusal::Busy { retry_after_secs } => (
                 StatusCode::TOO_MANY_REQUESTS,
                 "busy",
                 Some(*retry_after_secs),
-                "wait as long as Retry-After says, then send it again with the same `id`",
+                "wait for the time in Retry-After, then send it again with the same `id`",
             ),
             Refusal::Limited { retry_after_secs, .. } => (
                 StatusCode::TOO_MANY_REQUESTS,
                 "limited",
                 Some(*retry_after_secs),
-                "wait as long as Retry-After says, or raise the limit under [limits]",
+                "wait for the time in Retry-After, or raise the limit under [limits]",
             ),
             Refusal::Decided { .. } => (
                 StatusCode::CONFLICT,

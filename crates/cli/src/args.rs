@@ -44,10 +44,10 @@ pub struct SaidArgs {
     /// Only from this time on: 2h or 3d (ago), today, yesterday, 2026-11-20, 2026-11-20T14:30Z
     #[arg(long, value_name = "TIME", value_parser = when)]
     pub since: Option<When>,
-    /// Only up to this time; a day counts to its end
+    /// Only up to this time; a day includes all of it
     #[arg(long, value_name = "TIME", value_parser = when)]
     pub until: Option<When>,
-    /// Only what this person said: PLATFORM/USER, or the name that is shown
+    /// Only messages of this person: PLATFORM/USER, or the displayed name
     #[arg(long, value_name = "U")]
     pub user: Option<String>,
 }
@@ -65,11 +65,12 @@ impl SaidArgs {
 /// A whole number from `low` to `high`. The option must allow negative numbers, or clap takes one for an option.
 pub fn number(low: u64, high: u64) -> impl TypedValueParser<Value = u64> {
     move |text: &str| {
-        let range = if high == u64::MAX { format!("from {low} on") } else { format!("from {low} to {high}") };
+        let range =
+            if high == u64::MAX { format!("of at least {low}") } else { format!("from {low} to {high}") };
         let number = text.parse::<i128>().ok().and_then(|number| u64::try_from(number).ok());
         number
             .filter(|number| (low..=high).contains(number))
-            .ok_or_else(|| format!("it is a whole number {range}"))
+            .ok_or_else(|| format!("must be a whole number {range}"))
     }
 }
 
@@ -81,7 +82,7 @@ pub fn limit() -> impl TypedValueParser<Value = u64> {
 /// What `--importance` takes.
 pub fn importance(text: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok().filter(|number| (0.0..=1.0).contains(number));
-    number.ok_or_else(|| "it goes from 0 to 1, such as 0.7".to_owned())
+    number.ok_or_else(|| "must be from 0 to 1, such as 0.7".to_owned())
 }
 
 /// What `--kind` of a memory takes.
@@ -92,7 +93,7 @@ pub fn kind() -> impl TypedValueParser<Value = MemoryKind> {
 
 /// Text that is not blank.
 pub fn words(text: &str) -> Result<String, String> {
-    if text.trim().is_empty() { Err("it is empty: write something".to_owned()) } else { Ok(text.to_owned()) }
+    if text.trim().is_empty() { Err("must not be empty".to_owned()) } else { Ok(text.to_owned()) }
 }
 
 /// What `--since` and `--until` take.

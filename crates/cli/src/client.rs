@@ -48,7 +48,7 @@ impl From<CallError> for Failure {
             CallError::Api { status, body, .. } => Self::of_api(status, body.error),
             CallError::Broken(message) => Self::failed(
                 format!("the connection to the daemon broke: {message}"),
-                "look at the daemon's log; messages that it accepted are not lost",
+                "check the daemon's log; messages that it accepted are not lost",
             ),
         }
     }
@@ -189,7 +189,7 @@ fn events_of(response: Response<Body>) -> BoxStream<'static, Result<ServerEvent,
 
 fn read_event<T: DeserializeOwned>(data: &str) -> Result<T, CallError> {
     serde_json::from_str(data).map_err(|error| {
-        CallError::Broken(format!("cannot read its event ({error}); is it of another version?"))
+        CallError::Broken(format!("cannot read its event ({error}); is the daemon a different version?"))
     })
 }
 
@@ -227,7 +227,7 @@ async fn over_socket(path: &Path, request: Request<Body>) -> Result<Response<Bod
 
 async fn read<T: DeserializeOwned>(response: Response<Body>) -> Result<T, CallError> {
     serde_json::from_slice(&whole(response).await?).map_err(|error| {
-        CallError::Broken(format!("cannot read its answer ({error}); is it of another version?"))
+        CallError::Broken(format!("cannot read its answer ({error}); is the daemon a different version?"))
     })
 }
 

@@ -161,7 +161,7 @@ impl Connector {
         self.check_may_open()?;
         let dir = self.state.path.display();
         out::note(&format!(
-            "there is no state in {dir} yet; `cairn chat` creates one, --state or $CAIRN_STATE names another folder"
+            "there is no state in {dir} yet; `cairn chat` creates one; use --state or $CAIRN_STATE for another folder"
         ));
         let router = self.inside()?.nothing(&self.loaded, &self.state)?;
         Ok(Connection { client: Client::Embedded(router), state: State::Elsewhere })
@@ -179,7 +179,7 @@ impl Connector {
             Some(owner) => Err(Failure::of_another_owner(
                 &owner,
                 format!(
-                    "the state in {} belongs to the user {owner}, who could not read files that root creates",
+                    "the state in {} belongs to the user {owner}, who cannot read files that root creates",
                     dir.display()
                 ),
             )),
@@ -301,7 +301,7 @@ impl Connector {
             exit::IN_USE,
             format!("a daemon{process} {held}does not answer on its socket {}", socket.display()),
             format!(
-                "it was stopped, or its disk hangs: `kill -CONT {id}` has it go on if it was stopped; otherwise \
+                "it was stopped, or its disk hangs: if it was stopped, `kill -CONT {id}` resumes it; otherwise \
                  `kill -KILL {id}` ends it, then start it again; accepted messages are not lost"
             ),
         )
@@ -322,8 +322,12 @@ impl Connection {
         }
         let (mut terminate, mut interrupt) =
             (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
-        let stopped =
-            || Failure::failed("stopped by a signal", "accepted messages are kept; run it again to continue");
+        let stopped = || {
+            Failure::failed(
+                "stopped by a signal",
+                "accepted messages are kept; run the command again to continue",
+            )
+        };
         let result = tokio::select! {
             result = work => result,
             _ = terminate.recv() => Err(stopped()),

@@ -101,32 +101,33 @@ impl Failure {
                 return Self::failed(message, "free some disk space and try again; nothing is lost");
             }
             StoreError::InUse { .. } => {
-                (exit::IN_USE, "stop it, or name another state folder with --state or $CAIRN_STATE")
+                (exit::IN_USE, "stop it, or use another state folder with --state or $CAIRN_STATE")
             }
             StoreError::Damaged { .. } => (
                 exit::DAMAGED,
-                "`cairn store verify` shows the damage; with --quarantine it removes what is damaged and continues; `cairn store restore` restores a backup",
+                "`cairn store verify` shows the damage; --quarantine removes damaged data and continues; `cairn store restore` restores a backup",
             ),
-            StoreError::View { .. } => {
-                (exit::DAMAGED, "`cairn store rebuild` rebuilds the views from the journal, which is intact")
-            }
+            StoreError::View { .. } => (
+                exit::DAMAGED,
+                "`cairn store rebuild` rebuilds the databases from the journal, which is intact",
+            ),
             StoreError::Io { action, .. } if action.starts_with("start ") => (
                 exit::FAILED,
-                "allow it more memory and more tasks (MemoryMax= and TasksMax= of the unit, ulimit -v and -u)",
+                "allow more memory and more tasks (MemoryMax= and TasksMax= of the unit, ulimit -v and -u)",
             ),
             StoreError::Io { .. } => {
-                (exit::FAILED, "check the state folder and its permissions, or name another with --state")
+                (exit::FAILED, "check the state folder and its permissions, or use another one with --state")
             }
             StoreError::Newer { .. } => {
-                (exit::FAILED, "use that version of cairn or a later one, or restore a backup from before it")
+                (exit::FAILED, "use that version of cairn or a later one, or restore an older backup")
             }
             StoreError::Database { message } => (exit::FAILED, hint_of_database(message)),
             StoreError::Led { .. } => {
-                (exit::IN_USE, "ask that node, or stop it: a node that follows takes over then")
+                (exit::IN_USE, "ask that node, or stop it so that a standby takes over")
             }
-            StoreError::Fenced => (exit::FAILED, "ask again: the node that leads now does it"),
+            StoreError::Fenced => (exit::FAILED, "try again: the new leader will do it"),
             StoreError::Elsewhere { .. } => {
-                (exit::FAILED, "check [store] url in the configuration, or name another folder with --state")
+                (exit::FAILED, "check [store] url in the configuration, or use another folder with --state")
             }
             StoreError::Closed | StoreError::Stopped => (exit::FAILED, "try again"),
         };
@@ -138,10 +139,10 @@ impl Failure {
 fn hint_of_database(message: &str) -> &'static str {
     let is_of = |codes: &[&str]| codes.iter().any(|code| message.contains(code));
     if is_of(&["(28P01)", "(28000)", "password missing"]) {
-        return "check the user in [store] url, and the password that `password_env` or `password_file` there names";
+        return "check the user in [store] url, and the password in `password_env` or `password_file` there";
     }
     if is_of(&["(42501)"]) {
-        return "let the account in [store] url own the database and its tables: ALTER DATABASE … OWNER TO …";
+        return "make the account in [store] url the owner of the database and its tables: ALTER DATABASE … OWNER TO …";
     }
     "check that the database runs, and [store] url in the configuration"
 }
@@ -157,7 +158,7 @@ impl From<std::io::Error> for Failure {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
             return Self::OutputClosed;
         }
-        Self::failed(format!("cannot write the output: {error}"), "check where stdout leads")
+        Self::failed(format!("cannot write the output: {error}"), "check where stdout goes")
     }
 }
 
@@ -169,7 +170,7 @@ impl From<ConfigError> for Failure {
         }
         let found = REFERENCES.into_iter().find(|file| Path::new(file).is_file());
         let reference = found.unwrap_or("config/config.toml of the source");
-        Self::usage(error.to_string(), format!("every key with its meaning is in {reference}"))
+        Self::usage(error.to_string(), format!("{reference} explains every key"))
     }
 }
 

@@ -19,10 +19,10 @@ const PAGE: u64 = 1_000;
 /// Which part of a list.
 #[derive(Debug, Args)]
 pub struct PageArgs {
-    /// Most items [default: all]
+    /// Maximum number of items [default: all]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = args::number(1, u64::MAX))]
     pub limit: Option<u64>,
-    /// Only what comes after this place; a list that was cut names its own
+    /// Only items after this place, which a truncated list prints
     #[arg(long, value_name = "PLACE")]
     pub after: Option<String>,
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::check::{trimmed, url_trouble};
 use super::env::Environment;
 use super::secrets::{SecretSource, is_variable, looks_secret};
-use super::types::{NetworkKind, Provider, WINDOW_MAX, WINDOW_MIN, is_id};
+use super::types::{NetworkKind, Provider, WINDOW_MAX, WINDOW_MIN, is_bridge_name, is_id};
 use super::url;
 
 /// What is wrong with the address of a model's server, in a sentence.
@@ -47,8 +47,10 @@ pub fn is_id_of_one(text: &str, network: NetworkKind) -> bool {
 
 /// Whether a text names a person of a chat network: `PLATFORM/USER`.
 pub fn is_person(text: &str) -> bool {
-    text.split_once('/')
-        .is_some_and(|(platform, id)| NetworkKind::of_platform(platform).is_some_and(|kind| is_id(id, kind)))
+    text.split_once('/').is_some_and(|(platform, id)| match NetworkKind::of_platform(platform) {
+        Some(kind) => is_id(id, kind),
+        None => is_bridge_name(platform) && is_id(id, NetworkKind::Bridge),
+    })
 }
 
 /// Why a named variable or file does not give a secret, in words. `NotYet`: it can still be created or made readable.

@@ -52,8 +52,8 @@ use source::{Seg, Source};
 pub use types::{
     ANTHROPIC_URL, AdminConfig, AgentConfig, Api, ApiKeyConfig, Bot, Bots, Config, Embeddings, FetchConfig,
     Limits, Log, LogFormat, McpConfig, ModelConfig, Network, NetworkKind, OFFLINE, OPENAI_URL,
-    OpenAiApiConfig, PlaceKeys, PlatformId, Provider, ScheduleConfig, SearchConfig, SearchProvider,
-    SpeakConfig, Store, TranscribeConfig,
+    OpenAiApiConfig, PlaceKeys, PlatformId, Provider, RerankConfig, ScheduleConfig, SearchConfig,
+    SearchProvider, SpeakConfig, Store, TranscribeConfig, reaction,
 };
 
 /// A configuration, with its file, warnings and secrets.
@@ -73,12 +73,8 @@ pub struct Loaded {
     /// Of clients of the OpenAI-compatible endpoint, by name.
     client_keys: BTreeMap<String, Result<SecretString, Problem>>,
     mcp: BTreeMap<String, McpSecrets>,
-    /// The key of the server of transcriptions.
-    transcribe_key: Option<SecretString>,
-    /// The key of the server that speaks.
-    speak_key: Option<SecretString>,
-    /// The key of the search service.
-    search_key: Option<SecretString>,
+    /// Of services that have a table of their own, such as [transcribe], by that.
+    service_keys: BTreeMap<&'static str, SecretString>,
     /// The password of the account in the database's url.
     password: Option<Result<SecretString, Problem>>,
 }
@@ -100,14 +96,9 @@ impl Loaded {
         self.keys.get(model)
     }
 
-    /// The key of the server of transcriptions, if one is configured and could be read.
-    pub fn transcribe_key(&self) -> Option<&SecretString> {
-        self.transcribe_key.as_ref()
-    }
-
-    /// The key of the server that speaks, if one is configured and could be read.
-    pub fn speak_key(&self) -> Option<&SecretString> {
-        self.speak_key.as_ref()
+    /// The key of the service of a table such as `transcribe`, if one is configured and could be read.
+    pub fn service_key(&self, table: &str) -> Option<&SecretString> {
+        self.service_keys.get(table)
     }
 
     /// The additional headers of a model's requests, including those from variables.
@@ -145,11 +136,6 @@ impl Loaded {
     /// The password of the database's account, if one is named and could be read.
     pub fn password(&self) -> Option<&SecretString> {
         self.password.as_ref()?.as_ref().ok()
-    }
-
-    /// The key of the search service, if one is named and could be read.
-    pub fn search_key(&self) -> Option<&SecretString> {
-        self.search_key.as_ref()
     }
 
     /// The secrets of a tool server, as far as they could be read.
@@ -216,9 +202,7 @@ impl Loaded {
         self.client_keys.clone_from(&other.client_keys);
         self.mcp.extend(other.mcp.clone());
         self.password.clone_from(&other.password);
-        self.transcribe_key.clone_from(&other.transcribe_key);
-        self.speak_key.clone_from(&other.speak_key);
-        self.search_key.clone_from(&other.search_key);
+        self.service_keys.clone_from(&other.service_keys);
         self
     }
 }
@@ -306,9 +290,11 @@ fn examined(file: &Path, text: &str, env: &dyn Environment) -> Result<(Loaded, V
     check.problems = out_of_range;
     config.models = check::check_models(&mut check, config.models, env);
     check::check_agents(&mut check, &mut config);
-    for (kind, bots) in
-        [(NetworkKind::Discord, &mut config.discord), (NetworkKind::Telegram, &mut config.telegram)]
-    {
+    for (kind, bots) in [
+        (NetworkKind::Discord, &mut config.discord),
+        (NetworkKind::Telegram, &mut config.telegram),
+        (NetworkKind::Bridge, &mut config.bridges),
+    ] {
         *bots = check::check_bots(&mut check, kind, std::mem::take(bots), &config.agents, env);
     }
     check::check_languages(&mut check, &mut config);
@@ -316,8 +302,7 @@ fn examined(file: &Path, text: &str, env: &dyn Environment) -> Result<(Loaded, V
     config.mcp = check::check_servers(&mut check, config.mcp, env);
     check::check_search(&mut check, &mut config.search, env);
     check::check_fetch(&mut check, &config.fetch, &config.search);
-    config.transcribe = check::check_transcribe(&mut check, config.transcribe, env);
-    config.speak = check::check_speak(&mut check, config.speak, env);
+    check::check_services(&mut check, &mut config, env);
     check::check_schedules(&mut check, &config);
     check::check_tools(&mut check, &config);
     check::check_operators(&mut check, &config);
@@ -332,8 +317,7 @@ fn examined(file: &Path, text: &str, env: &dyn Environment) -> Result<(Loaded, V
     check::check_store(&mut check, &mut config, env);
     let Check { mut problems, mut warnings, .. } = check;
     problems.sort_by_key(|problem| problem.place.as_ref().map(|place| (place.line, place.column)));
-    let Keys { keys, headers, transcribe_key, speak_key, search_key } =
-        read_keys(&source, &config, env, &mut warnings, &mut problems);
+    let Keys { keys, headers, service_keys } = read_keys(&source, &config, env, &mut warnings, &mut problems);
     let tokens = read_tokens(&source, &config, env, &mut warnings);
     let client_keys = read_client_keys(&source, &config.openai_api, env, &mut warnings);
     let password = read_password(&source, &config.store, env).map(|password| {
@@ -358,9 +342,7 @@ fn examined(file: &Path, text: &str, env: &dyn Environment) -> Result<(Loaded, V
             tokens,
             client_keys,
             mcp,
-            transcribe_key,
-            speak_key,
-            search_key,
+            service_keys,
             password,
         },
         problems,
@@ -435,7 +417,7 @@ fn read_tokens(
     warnings: &mut Vec<String>,
 ) -> BTreeMap<String, Result<SecretString, Problem>> {
     let mut tokens = BTreeMap::<String, Result<SecretString, Problem>>::new();
-    for kind in NetworkKind::ALL {
+    for kind in NetworkKind::ALL.into_iter().chain([NetworkKind::Bridge]) {
         for (idx, bot) in config.bots().filter(|bot| bot.kind == kind).enumerate() {
             let at = check::bot_path(source, kind, idx);
             let Some(token) = read_token(source, &at, bot, env) else { continue };
@@ -443,7 +425,7 @@ fn read_tokens(
                 let is_same = |known: &Result<SecretString, _>| {
                     known.as_ref().is_ok_and(|known| known.expose_secret() == token.expose_secret())
                 };
-                let of_network = |platform: &str| NetworkKind::of_platform(platform) == Some(kind);
+                let of_network = |platform: &str| config.bot(platform).is_some_and(|bot| bot.kind == kind);
                 let same = tokens.iter().find(|(platform, known)| of_network(platform) && is_same(known));
                 if let Some((other, _)) = same {
                     return Err(Problem::new(format!("{} has the token of the bot `{other}`", bot.table()))
@@ -511,9 +493,7 @@ struct Keys {
     /// By model.
     keys: BTreeMap<String, SecretString>,
     headers: BTreeMap<String, BTreeMap<String, SecretString>>,
-    transcribe_key: Option<SecretString>,
-    speak_key: Option<SecretString>,
-    search_key: Option<SecretString>,
+    service_keys: BTreeMap<&'static str, SecretString>,
 }
 
 fn read_keys(
@@ -535,26 +515,31 @@ fn read_keys(
         }
         headers.insert(model.id.clone(), secrets::read_headers(model, env, warnings));
     }
-    let mut key_of = |table: &'static str, named: (Option<&str>, Option<&Path>)| {
-        let key = secrets::read_key(&format!("[{table}]"), named, env, warnings);
-        key.unwrap_or_else(|why| {
-            let of = format!("[{table}]");
-            problems.push(bad_key(source, &of, &key_path![table], named.0.is_some(), &why));
-            None
-        })
-    };
-    let Config { transcribe, speak, search, .. } = config;
-    let transcribe_key = transcribe.model.as_ref().and_then(|_| {
-        key_of("transcribe", (transcribe.api_key_env.as_deref(), transcribe.api_key_file.as_deref()))
-    });
-    let speak_key = speak
-        .model
-        .as_ref()
-        .and_then(|_| key_of("speak", (speak.api_key_env.as_deref(), speak.api_key_file.as_deref())));
-    let search_key = search
-        .provider
-        .and_then(|_| key_of("search", (search.api_key_env.as_deref(), search.api_key_file.as_deref())));
-    Keys { keys, headers, transcribe_key, speak_key, search_key }
+    /// A table, whether it is used, and where its key is.
+    macro_rules! service {
+        ($table:ident, $used:ident) => {{
+            let of = &config.$table;
+            (stringify!($table), of.$used.is_some(), (of.api_key_env.as_deref(), of.api_key_file.as_deref()))
+        }};
+    }
+    let services = [
+        service!(transcribe, model),
+        service!(speak, model),
+        service!(embeddings, model),
+        service!(rerank, model),
+        service!(search, provider),
+    ];
+    let mut service_keys = BTreeMap::new();
+    for (table, _, named) in services.into_iter().filter(|(_, is_used, _)| *is_used) {
+        match secrets::read_key(&format!("[{table}]"), named, env, warnings) {
+            Ok(key) => service_keys.extend(key.map(|key| (table, key))),
+            Err(why) => {
+                let of = format!("[{table}]");
+                problems.push(bad_key(source, &of, &key_path![table], named.0.is_some(), &why));
+            }
+        }
+    }
+    Keys { keys, headers, service_keys }
 }
 
 /// The problem of a key that cannot be sent in a header. `at`: its table.

@@ -18,8 +18,8 @@ use super::secrets::looks_secret;
 use super::source::{Seg, Source};
 use super::types::{
     AdminConfig, AgentConfig, ApiKeyConfig, Config, Embeddings, FetchConfig, Limits, Log, McpConfig,
-    ModelConfig, Network, OpenAiApiConfig, PlaceKeys, ScheduleConfig, SearchConfig, SpeakConfig, Store,
-    TranscribeConfig,
+    ModelConfig, Network, OpenAiApiConfig, PlaceKeys, RerankConfig, ScheduleConfig, SearchConfig,
+    SpeakConfig, Store, TranscribeConfig,
 };
 
 /// Tables of a list that mean nothing without their name.
@@ -68,21 +68,41 @@ fn derived() -> Value {
     if let Some(keys) = tables["defaults"]["properties"].as_object_mut() {
         keys.remove("id");
     }
-    for (table, others) in [("telegram", "x-discord"), ("discord", "x-telegram-only")] {
+    for (table, others) in [
+        ("telegram", &["x-discord", "x-bridges-only"][..]),
+        ("discord", &["x-telegram-only", "x-bridges-only"]),
+        ("bridges", &["x-discord", "x-telegram-only", "x-no-bridge"]),
+    ] {
         for_each(&mut tables[table], &|map| {
             if let Some(keys) = map.get_mut("properties").and_then(Value::as_object_mut) {
-                keys.retain(|_, key| key[others].is_null());
+                keys.retain(|_, key| others.iter().all(|other| key[other].is_null()));
             }
         });
+        if table == "bridges" {
+            // Their ids are any text.
+            for_each(&mut tables[table], &free_ids);
+        }
         // One bot is a table, several are a list of them.
         let mut one = tables[table].clone();
         if let Some(one) = one.as_object_mut() {
             one.remove("description");
         }
+        if table == "bridges" {
+            let description = tables[table]["description"].clone();
+            tables[table] = json!({ "description": description, "type": "array", "items": one });
+            continue;
+        }
         tables[table]["type"] = json!(["object", "array"]);
         tables[table]["items"] = one;
     }
     root
+}
+
+/// Lets ids be any text, not only digits.
+fn free_ids(map: &mut Map<String, Value>) {
+    if map.get("type") == Some(&json!(["integer", "string"])) {
+        map.remove("pattern");
+    }
 }
 
 /// Changes a schema and all schemas in it.
@@ -188,7 +208,11 @@ impl Table {
     pub(super) fn name(&self) -> String {
         match &*self.path {
             "" => "the top level".to_owned(),
-            path if NAMED.contains(&path) || path.ends_with(".places") || path.ends_with(".keys") => {
+            path if path == "bridges"
+                || NAMED.contains(&path)
+                || path.ends_with(".places")
+                || path.ends_with(".keys") =>
+            {
                 format!("[[{path}]]")
             }
             path => format!("[{path}]"),
@@ -227,6 +251,8 @@ fn all_tables() -> Vec<Table> {
         ("discord.places", fields_of::<PlaceKeys>()),
         ("telegram", fields_of::<Network>()),
         ("telegram.places", fields_of::<PlaceKeys>()),
+        ("bridges", fields_of::<Network>()),
+        ("bridges.places", fields_of::<PlaceKeys>()),
         ("transcribe", fields_of::<TranscribeConfig>()),
         ("speak", fields_of::<SpeakConfig>()),
         ("commands", fields_of::<CommandPermissions>()),
@@ -237,6 +263,7 @@ fn all_tables() -> Vec<Table> {
         ("openai_api.keys", fields_of::<ApiKeyConfig>()),
         ("store", fields_of::<Store>()),
         ("embeddings", fields_of::<Embeddings>()),
+        ("rerank", fields_of::<RerankConfig>()),
         ("retention", fields_of::<RetentionSettings>()),
     ];
     let below = |root: &'static str| agents.map(|(path, keys)| (format!("{root}{path}"), keys));
@@ -391,7 +418,7 @@ fn unknown_key(path: &[Seg], value: &toml::Value) -> (String, String) {
     let other_name = hints::of_key(key, &above);
     let hint = match (key, &*above) {
         _ if !is_secret && other_name.is_some() => other_name.unwrap_or_default(),
-        ("token", _) | (_, "discord" | "telegram") if is_secret => {
+        ("token", _) | (_, "discord" | "telegram" | "bridges") if is_secret => {
             "tokens are not written into this file: name a variable by `token_env` or a file by `token_file`"
                 .to_owned()
         }
@@ -402,11 +429,15 @@ fn unknown_key(path: &[Seg], value: &toml::Value) -> (String, String) {
             )
         }
         ("id", "defaults") => "`id` belongs in [[agents]]".to_owned(),
-        ("cdn_url" | "gateway_url" | "servers" | "shards", "telegram") | ("server", "telegram.places") => {
+        ("cdn_url" | "gateway_url" | "servers" | "shards", "telegram")
+        | ("server", "telegram.places")
+        | ("cdn_url" | "gateway_url" | "servers" | "shards", "bridges")
+        | ("server", "bridges.places") => {
             "only Discord has it; chats and groups are named by `chats` and `chat`".to_owned()
         }
-        ("webhook_url" | "webhook_listen", "discord") => {
-            "only Telegram has it; Discord is connected to".to_owned()
+        ("webhook_url" | "webhook_listen", "discord" | "bridges") => {
+            "only Telegram has it; Discord is connected to, and bridges connect to `listen` or the socket"
+                .to_owned()
         }
         _ => {
             let near = here.and_then(|table| nearest(key, &table.keys));

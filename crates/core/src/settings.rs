@@ -15,10 +15,10 @@ use cairn_types::tool::closest;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct MemorySettings {
-    /// How far what was learnt in a chat is recalled. "chat": in that chat alone. "person": what people said of themselves
-    /// in a group also in their own private chats with the bot, never in another group and never to others. "agent":
-    /// everything in all chats of the agent, what was said privately too; for households, and bots that one operator talks
-    /// to alone.
+    /// Where memories from a chat are recalled. "chat": only in that chat. "person": also, in a person's private chats
+    /// with the bot, the things they said about themselves in groups; never in another group and never to others.
+    /// "agent": everything in all chats of the agent, even things said privately; for households, and bots with a
+    /// single user.
     pub share: Share,
 }
 
@@ -26,8 +26,9 @@ pub struct MemorySettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct WindowGuard {
-    /// A model whose server lists a window below the first number, in tokens, which nobody has set otherwise, is passed
-    /// over for the next of the chain (the last one never is). Any window below the second number is warned about, once.
+    /// If a model's server lists a window below the first number, in tokens, and no window is configured, the next
+    /// model of the chain is used instead (the last one is never skipped). Windows below the second number cause one
+    /// warning.
     #[schemars(range(max = 100_000_000))]
     pub min_tokens: u64,
     #[schemars(range(max = 100_000_000))]
@@ -67,7 +68,7 @@ pub enum PruneMode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct HardClear {
-    /// false: results are shortened, never cleared.
+    /// Clear results, too. false: only shorten them.
     pub enabled: bool,
 }
 
@@ -81,13 +82,13 @@ impl Default for HardClear {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PruningSettings {
-    /// Old results of tools are sent shorter before anything is summarised; what is kept stays whole, and readable.
-    /// "pressure": from the background threshold on. "cache-ttl": once the provider's cache has gone cold anyway. "off":
-    /// never.
+    /// Shorten old tool results in requests before anything is summarised; the stored results stay whole. "pressure":
+    /// from the background threshold on. "cache-ttl": when the provider's cache has expired anyway. "off": never.
     pub mode: PruneMode,
-    /// Mode "pressure": the newest results of so many tokens are spared, and nothing is done for less than the second
-    /// number; both shrink in proportion with windows below 200000 tokens. A result shrinks to so many bytes first (400 or
-    /// more); when that is not enough, older ones give way to a line that says where they can be read.
+    /// Mode "pressure": spare the newest results up to the first number of tokens, and do nothing if it saves less than
+    /// the second; both shrink in proportion for windows below 200000 tokens. A result is first shortened to
+    /// `shrink_bytes` (400 or more). If that is not enough, older ones are replaced by a line that says where to read
+    /// them.
     #[schemars(range(max = 100_000_000))]
     pub protect_tokens: u64,
     #[schemars(range(max = 100_000_000))]
@@ -95,9 +96,9 @@ pub struct PruningSettings {
     // The notice in a shrunk result takes 400 bytes.
     #[schemars(range(min = 400, max = 67_108_864))]
     pub shrink_bytes: usize,
-    /// Mode "cache-ttl": from this usage on results of more than `soft_chars` characters that are older than the model's
-    /// `cache_ttl_secs` keep `keep_chars` of head and of tail; from `hard_ratio` on they are cleared. The results of the newest
-    /// replies are spared.
+    /// Mode "cache-ttl": from usage `soft_ratio` on, results of more than `soft_chars` characters that are older than
+    /// the model's `cache_ttl_secs` keep `keep_chars` at each end; from `hard_ratio` on they are cleared. The results
+    /// of the newest `keep_replies` replies are spared.
     #[schemars(range(min = 0, max = 1))]
     pub soft_ratio: f64,
     #[schemars(range(min = 0, max = 1))]
@@ -151,27 +152,27 @@ impl PruningSettings {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ResultGuardSettings {
-    /// Results of tools over `max_bytes` are kept outside of the window as artifacts: the model sees equal head and tail,
-    /// within `max_bytes`, around a note by which it can read on. All results of one round together take at most
-    /// `free_share` of the free window: small ones stay whole, large ones share the rest. false: results stay as they are,
-    /// and are cut only where a request would not fit.
+    /// Store tool results over `max_bytes` as artifacts outside the window. The model sees their beginning and end,
+    /// equally long and within `max_bytes`, with a note on how to read the rest. All results of one round take at most
+    /// `free_share` of the free window: small ones stay whole, large ones share the rest. false: results stay as they
+    /// are, and are cut only if a request would not fit.
     pub enabled: bool,
     #[schemars(range(min = 1_000, max = 67_108_864))]
     pub max_bytes: usize,
     #[schemars(range(max = 1), extend("exclusiveMinimum" = 0))]
     pub free_share: f64,
-    /// Days after which an artifact that nobody has read expires. 0: never. Copies of messages that are larger than the
-    /// window are kept while it shows the message, whatever stands here.
+    /// Days after which an unread artifact expires. 0: never. Copies of messages larger than the window are kept while
+    /// the window shows the message, independent of this.
     #[schemars(range(max = 36_500))]
     pub artifact_days: u32,
-    /// Most MiB that the artifacts of a channel take: over it, those that were read longest ago expire. 0: no limit.
+    /// Maximum MiB of a channel's artifacts; above it, those that were read longest ago expire. 0: no limit.
     #[schemars(range(max = 1_048_576))]
     pub artifact_mib: u64,
-    /// Classes of tools, over the tool's own. Names: "SERVER/TOOL", "SERVER/*", "TOOL" of any server, or "*"; of several
-    /// the closest counts. "auto": only large results become artifacts; "always_offload": results over 2000 bytes become
-    /// artifacts with a short head and tail (browsers); "keep_recent": a large result becomes one, too, but is shown whole
-    /// while it takes no more than its part of the free window, and its newest result is spared from pruning (file readers;
-    /// `history_read`).
+    /// Tool classes, overriding a tool's own. Names: "SERVER/TOOL", "SERVER/*", "TOOL" of any server, or "*"; the most
+    /// specific one applies. "auto": only large results become artifacts. "always_offload": results over 2000 bytes
+    /// become artifacts with a short beginning and end (browsers). "keep_recent": large results also become artifacts,
+    /// but are shown whole while they take no more than their share of the free window, and the newest one is not
+    /// shortened later (file readers; `history_read`).
     pub classes: BTreeMap<String, ResultClass>,
 }
 
@@ -218,83 +219,84 @@ pub const INSTRUCTION_MAX_CHARS: usize = 4_000;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CompactionSettings {
-    /// Runs are started by themselves. The emergency stays in any case: a request is always made to fit.
+    /// Start compaction automatically. Emergencies happen in any case: a request is always made to fit.
     pub enabled: bool,
-    /// Usage at which a tier begins: tokens of the whole request / (window - the answer's reserve). They must rise. For
-    /// long tasks 0.70, 0.85, 0.95; where every word of the context counts 0.90, 0.93, 0.97. `cairn tune` tries them on a
-    /// conversation.
+    /// Usage at which each tier starts: tokens of the whole request / (window - the answer's reserve). The values must
+    /// rise. For long tasks 0.70, 0.85, 0.95; if the context must stay verbatim 0.90, 0.93, 0.97. `cairn tune` tries
+    /// them on a conversation.
     #[schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 1))]
     pub background_threshold: f64,
     #[schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 1))]
     pub aggressive_threshold: f64,
     #[schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 1))]
     pub emergency_threshold: f64,
-    /// Share of the conversation's messages that a tier takes away, oldest first, in whole turns. A run of the first two is
-    /// summarised in the background. An emergency leaves a digest at once, made without a model; it takes as few turns as
-    /// bring usage below aggressive_threshold, and at least this share of the messages: 0.50 for at least half of them.
+    /// Share of the conversation's messages that each tier removes, oldest first, in whole turns. The first two are
+    /// summarised in the background. An emergency leaves a digest, made without a model, immediately. It removes as few
+    /// turns as bring usage below aggressive_threshold, and at least this share of the messages: 0.50 for at least half
+    /// of them.
     #[schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 1))]
     pub background_fraction: f64,
     #[schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 1))]
     pub aggressive_fraction: f64,
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub emergency_fraction: f64,
-    /// Share of the window, at its newest end, that no run takes by itself; at least the two latest turns. 0 to 0.5.
-    /// `/compact` leaves the last turn alone.
+    /// Share of the window, at its newest end, that automatic runs leave alone; at least the two latest turns. 0 to
+    /// 0.5. `/compact` leaves only the last turn.
     #[schemars(range(min = 0, max = 0.5))]
     pub reserve_ratio: f64,
-    /// Most neighbouring summaries that are merged into one where the summaries near their share of the window; 2 or more.
+    /// Maximum number of neighbouring summaries merged into one when the summaries reach their share of the window; 2
+    /// or more.
     #[schemars(range(min = 2))]
     pub fan_out: u32,
-    /// Share of the window that all summaries together may fill. Near it the oldest are merged into smaller ones by the
-    /// model, at it without one. None ever leaves without words.
+    /// Maximum share of the window for all summaries. Near it, a model merges the oldest ones into smaller ones; at it,
+    /// they are merged without a model. No summary is dropped without a replacement.
     #[schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 1))]
     pub stack_share: f64,
-    /// Attempts of a run before a digest, made without a model, stands in for the summary. A digest is provisional: it is
-    /// made again from the messages themselves when a model is well, within tokens_per_hour.
+    /// Attempts of a run before a digest, made without a model, is used as the summary. A digest is provisional: when a
+    /// model works again, it summarises the original messages, within tokens_per_hour.
     #[schemars(range(min = 1))]
     pub max_attempts: u32,
-    /// Pause after the first failed attempt, in milliseconds; it doubles with each further one.
+    /// Pause after the first failed attempt, in milliseconds; it doubles with each further attempt.
     pub retry_base_ms: u64,
-    /// Most tokens of the summaries and markers together, beside their share of the window. 0: the share alone.
+    /// An additional limit for summaries and markers together, in tokens. 0: only their share of the window applies.
     #[schemars(range(max = 100_000_000))]
     pub stack_tokens: u64,
-    /// Time limit of a run over all its attempts, and of one call of a model, in seconds. The first starts again with every
-    /// finished chunk of a long run. Beyond it the digest stands in.
+    /// Time limit of a run over all its attempts, and of one model call, in seconds. The first restarts with each
+    /// finished chunk of a long run. After it, the digest is used.
     #[schemars(range(min = 1, max = 86_400))]
     pub timeout_secs: u64,
     #[schemars(range(min = 1, max = 86_400))]
     pub call_timeout_secs: u64,
-    /// Most tokens that runs of one channel may take within an hour. Beyond it a run waits, and one that cannot wait is made
-    /// without a model. 0: no cap.
+    /// Maximum tokens per hour for one channel's runs. Above it, runs wait; a run that cannot wait works without a
+    /// model. 0: no limit.
     pub tokens_per_hour: u64,
-    /// The model that summarises, by its id. Not set: the agent's own models. Where it fails, they stand in. A conversation
-    /// larger than its window goes in chunks.
+    /// The model that summarises, by its id. Not set: the agent's own models, which are also used if this model fails.
+    /// A conversation larger than its window is summarised in chunks.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"main")]
     pub model: Option<String>,
-    /// Most tokens of one summary. Not set: a fifth of what it summarises, up to a fifth of the summaries' share, and what its
-    /// author wrote while the share has room. One that is too long is corrected once by its author, then its least informative
-    /// lines go.
+    /// Maximum tokens of one summary. Not set: a fifth of its source, at most a fifth of the summaries' share, but the
+    /// full text while that share has room. The model corrects a summary that is too long once; then its least
+    /// informative lines are removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 50, max = 100_000_000), example = 800)]
     pub target_tokens: Option<u64>,
-    /// What every summary is to attend to; 4000 characters at most.
+    /// Instructions for every summary; at most 4000 characters.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"Keep all prices and dates.")]
     pub instructions: Option<String>,
-    /// What summaries do with identifiers (paths, addresses, ids, numbers with units, names of functions, error messages).
-    /// "preserve": those that the prose lacks stand in a list beside it, copied from the conversation without a model.
-    /// "anonymize": stable placeholders stand for them, in an error message for what it names. "off": the model does as it
-    /// likes.
+    /// Identifiers in summaries (paths, addresses, ids, numbers with units, function names, error messages).
+    /// "preserve": those missing from the text are listed beside it, copied from the conversation without a model.
+    /// "anonymize": stable placeholders replace them, and those inside error messages. "off": the model decides.
     pub identifiers: IdentifierPolicy,
-    /// A run that is not urgent (the background tier) waits until the provider's cache of the conversation has gone cold.
+    /// Delay a run that is not urgent (the background tier) until the provider's cache of the conversation has expired.
     pub when_cold: bool,
-    /// Beyond so many messages in sight a run is due, however small they are; the two latest turns stay in any case. 0:
+    /// Compact when the window holds more than this many messages, however small; the two latest turns always stay. 0:
     /// only the thresholds count.
     #[schemars(range(max = 1_000_000))]
     pub max_messages: u64,
-    /// A chat is told, once an hour at most, when messages left the model's view and no summary followed within a minute, or
-    /// when a run failed for good. false: only logs and events say so.
+    /// Notify a chat, at most once an hour, when messages left the model's view and no summary followed within a
+    /// minute, or when a run finally failed. false: only in logs and events.
     pub notices: bool,
 }
 

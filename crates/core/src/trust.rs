@@ -12,13 +12,15 @@ use cairn_types::texts::{Key, Saying};
 use cairn_types::tool::{Closeness, Effect, closest};
 
 /// The provenance of a conversation's whole window: live entries, what summaries and markers represent, a client's system
-/// message, and these memories.
+/// message, the people whose reactions it shows, and these memories.
 pub fn window_provenance<'a>(
     conversation: &Conversation,
     memories: impl IntoIterator<Item = &'a Memory>,
 ) -> Provenance {
     let mut provenance = conversation.left.clone();
     conversation.live.iter().for_each(|entry| provenance.join(&Provenance::of_entry(entry)));
+    let reactions = conversation.shown_reactions().iter();
+    reactions.for_each(|reaction| provenance.join(&Provenance::of_person(&reaction.by.id)));
     let client = conversation.client_system.iter();
     client.for_each(|system| provenance.join(&Provenance::of_person(&system.by)));
     memories.into_iter().for_each(|memory| provenance.join(&memory_provenance(memory, conversation)));
@@ -50,21 +52,21 @@ pub fn memory_provenance(memory: &Memory, conversation: &Conversation) -> Proven
 #[serde(default)]
 #[expect(rustdoc::broken_intra_doc_links, reason = "[commands] is a table of the configuration")]
 pub struct TrustSettings {
-    /// Who is trusted: while the window holds text of nobody else and of no tool, calls that change something are made
-    /// without asking. "PLATFORM/USER", or "PLATFORM/*" for all of one, such as "local/*". Nobody by default: each such call
-    /// waits for approval.
+    /// People you trust: calls that change something need no approval while the window holds only their text, and no
+    /// tool results. "PLATFORM/USER", or "PLATFORM/*" for everybody on a platform, such as "local/*". Default: nobody,
+    /// so each such call waits for approval.
     pub trusted: BTreeSet<String>,
-    /// Who may approve in a chat, written in the same way, beside the operators of [commands]. At the socket everybody may.
+    /// People who may approve in a chat, written in the same way, in addition to the operators of [commands]. Everybody
+    /// with access to the socket may approve.
     pub approvers: BTreeSet<String>,
     /// The operators of [commands], who are filled in.
     #[serde(skip)]
     pub operators: BTreeSet<String>,
-    /// Seconds after which a request for approval is void. 10 to 86400.
+    /// Seconds after which an approval request expires. 10 to 86400.
     #[schemars(range(min = 10, max = 86_400))]
     pub approval_secs: u64,
-    /// Calls that need no approval, whatever the window holds: "SERVER/TOOL", "SERVER/*", "TOOL" of any server, or "*". A
-    /// tool that is marked as destructive, and `memory_save`, have to be named exactly. `cairn tools log` shows what was
-    /// called by it.
+    /// Calls that never need approval: "SERVER/TOOL", "SERVER/*", "TOOL" of any server, or "*". Tools marked as
+    /// destructive, and `memory_save`, must be named exactly. `cairn tools log` marks calls that this list permitted.
     pub always_allow: BTreeSet<String>,
 }
 

@@ -67,11 +67,15 @@ impl From<StartError> for Failure {
             StartError::Store(error) => Self::of_store(error),
             StartError::Model(_) => Self::usage(message, "correct the model in the config file"),
             StartError::Network(_) => {
-                Self::usage(message, "correct [discord] or [telegram] in the config file")
+                Self::usage(message, "correct [discord], [telegram] or [[bridges]] in the config file")
             }
             StartError::Webhook(_) => {
                 Self::failed(message, "set `webhook_listen` to a free port at an address of this machine")
             }
+            StartError::Bridge(_) => Self::failed(
+                message,
+                "set `listen` of [[bridges]] to a free port at an address of this machine",
+            ),
             StartError::OpenAi(_) => Self::failed(
                 message,
                 "set `listen` of [openai_api] to a free port at an address of this machine",

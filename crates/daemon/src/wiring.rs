@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use cairn_actors::{Runtime, RuntimeDeps, RuntimeError};
 use cairn_core::store_port::Store as _;
-use cairn_embed::{FolderError, Model};
+use cairn_embed::{FolderError, Model, RemoteModel, RemoteReranker, ServerSettings};
 use cairn_llm::BadModel;
 use cairn_platforms::fence::Fence;
 use cairn_server::messages;
@@ -15,22 +15,25 @@ use cairn_server::messages::{LocalApi, Mint};
 use cairn_store::{DatabaseOptions, ReadOnlyState, Standby, Store, StoreOptions, keep_checked};
 use cairn_tools::schema::Schemas;
 use cairn_types::ports::{
-    Adapter, AdapterPorts, Clock, Embedder, PairingStore, Platform, StoreError, Tool, Toolset,
+    Adapter, AdapterPorts, Clock, Embedder, NoRank, PairingStore, Platform, Reranker, StoreError, Tool,
+    Toolset,
 };
 use cairn_types::tool::mcp::pins::Pins;
 use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
+use tokio::runtime::Handle;
 
 use cairn_api::records::Identity;
 use cairn_config::clock::SystemClock;
-use cairn_config::{ConfigError, Environment, Live, Loaded, StateDir};
+use cairn_config::{ConfigError, Embeddings, Environment, Live, Loaded, RerankConfig, StateDir};
 use cairn_server::api;
 use cairn_server::api::Admin;
 use cairn_server::api::page_access::Access;
 use cairn_server::chat::{Runner, RunnerDeps};
+use cairn_server::http::bridges::NoBridgeAddress;
 use cairn_server::http::socket::{Socket, SocketError, SocketMode};
 use cairn_server::http::webhooks::NoWebhook;
-use cairn_server::http::{socket, webhooks};
+use cairn_server::http::{bridges, socket, webhooks};
 use cairn_server::openai::{NoAddress, OpenAiAddress};
 use cairn_server::parts::adapters::Adapters;
 use cairn_server::parts::agents::{AgentRegistry, watch_windows};
@@ -66,6 +69,8 @@ pub enum StartError {
     Socket(#[from] SocketError),
     #[error(transparent)]
     Webhook(#[from] NoWebhook),
+    #[error(transparent)]
+    Bridge(#[from] NoBridgeAddress),
     #[error(transparent)]
     OpenAi(#[from] NoAddress),
 }
@@ -132,6 +137,8 @@ pub struct Daemon {
     socket: Socket,
     adapters: Adapters,
     webhooks: Vec<Background>,
+    /// The addresses of bridges, over which deliveries leave until the runtime has stopped.
+    bridge_addresses: Vec<Background>,
     /// The OpenAI-compatible endpoint.
     openai: Option<Background>,
     reloader: Option<Arc<Reloader>>,
@@ -206,14 +213,13 @@ impl Daemon {
         for warning in agents.tools().unmatched(&loaded.config) {
             tracing::warn!("{warning}");
         }
-        let Networks { adapters, chats, webhooks } = match control {
+        let Networks { adapters, chats, webhooks, bridges, bridge_addresses } = match control {
             Some(_) => networks_of(&store, &loaded, state, &people).await?,
             None => Networks::default(),
         };
-        let bound = webhooks::bind(&webhooks).await?;
+        let (hooks, bridged) = (webhooks::bind(&webhooks).await?, bridges::bind(bridge_addresses).await?);
         let openai = openai_address(&loaded, control).await?;
         let adapters: Arc<[Arc<dyn Adapter>]> = adapters.into();
-        networks::note_access(&chats, &loaded.config, &people).await?;
         let runtime = runtime((&store, clean_stop), &loaded, &agents, &clock, &adapters).await?;
         let reloader = control.map(|control| {
             let (source, runtime) = (control.source(live), runtime.clone());
@@ -234,7 +240,7 @@ impl Daemon {
             ..reading_admin(&store, &loaded, state, &agents, people, &clock)
         };
         let ports = ports(&runtime, live, &admin);
-        let (router, admin_routes) = routes(&ports, admin);
+        let (router, admin_routes) = routes(&ports, admin, bridges);
         match socket.serve(router.clone()).await {
             Ok(()) => {
                 let mut background = vec![
@@ -254,7 +260,8 @@ impl Daemon {
                     admin_routes,
                     socket: socket.clone(),
                     adapters: Adapters::start(adapters, &ports),
-                    webhooks: bound.into_iter().map(webhooks::serve).collect(),
+                    webhooks: hooks.into_iter().map(webhooks::serve).collect(),
+                    bridge_addresses: bridged.into_iter().map(bridges::serve).collect(),
                     reloader,
                     live: live.clone(),
                     identity,
@@ -332,6 +339,9 @@ impl Daemon {
         if let Some(openai) = self.openai {
             openai.stop().await;
         }
+        for address in self.bridge_addresses {
+            address.stop().await;
+        }
         self.agent_registry.tools().servers().close().await;
         leave.await;
         Ended { in_order, is_store_closed: self.store.close().await }
@@ -361,10 +371,12 @@ async fn networks_of(
     people: &Arc<DaemonPairings>,
 ) -> Result<Networks, StartError> {
     networks::take_over(store, &state.path).await;
-    let people = Arc::clone(people) as Arc<dyn PairingStore>;
+    let pairings = Arc::clone(people) as Arc<dyn PairingStore>;
     let asked = store.clone();
     let fence = Fence::new(move || asked.leads());
-    Ok(networks::adapters(loaded, &people, &state.path, &fence)?)
+    let networks = networks::adapters(loaded, &pairings, &state.path, &fence)?;
+    networks::note_access(&networks.chats, &loaded.config, people).await?;
+    Ok(networks)
 }
 
 fn ports(runtime: &Runtime, live: &Live, admin: &Admin) -> AdapterPorts {
@@ -380,7 +392,7 @@ fn ports(runtime: &Runtime, live: &Live, admin: &Admin) -> AdapterPorts {
 }
 
 /// The routes of the socket and those of the admin address.
-fn routes(ports: &AdapterPorts, admin: Admin) -> (Router, Router) {
+fn routes(ports: &AdapterPorts, admin: Admin, bridges: Router) -> (Router, Router) {
     let local = LocalApi {
         intake: Arc::clone(&ports.intake),
         chat_commands: Arc::clone(&ports.chat_commands),
@@ -396,7 +408,7 @@ fn routes(ports: &AdapterPorts, admin: Admin) -> (Router, Router) {
         Some(access) => cairn_page::router(Arc::clone(&admin), local, access, figures),
         None => api::with_fallbacks(figures),
     };
-    (api::with_fallbacks(of_messages.merge(inside)), at_address)
+    (api::with_fallbacks(of_messages.merge(inside).merge(bridges)), at_address)
 }
 
 /// A store opened for reading, without actors. Nothing is changed.
@@ -580,13 +592,52 @@ pub fn store_options(loaded: &Loaded, state: &StateDir) -> Result<StoreOptions, 
     })
 }
 
-/// The model of the folder that is configured, if one is. It takes a part of a second.
+/// Why a model of `[embeddings]` or `[rerank]` cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BadRanking {
+    #[error("[embeddings]: {0}")]
+    Folder(#[from] FolderError),
+    #[error("[embeddings]: {0}")]
+    Embeddings(NoRank),
+    #[error("[rerank]: {0}")]
+    Rerank(NoRank),
+}
+
+/// The embedding model that is configured, if one is: of a folder, which takes a part of a second, or of a server, which is not
+/// asked yet. It is called within the runtime.
 ///
 /// # Errors
-/// The folder is no model that is known: the problem names the file and what is wrong with it.
-pub(crate) fn embedder(loaded: &Loaded) -> Result<Option<Arc<dyn Embedder>>, FolderError> {
-    let folder = loaded.config.embeddings.folder.as_deref();
-    Ok(folder.map(Model::open).transpose()?.map(|model| Arc::new(model) as _))
+/// The folder is no model that is known: the problem names the file and what is wrong with it. Or no client can be made.
+pub(crate) fn embedder(loaded: &Loaded) -> Result<Option<Arc<dyn Embedder>>, BadRanking> {
+    let Embeddings { folder, model, base_url, timeout_secs, .. } = &loaded.config.embeddings;
+    if let Some(folder) = folder {
+        return Ok(Some(Arc::new(Model::open(folder)?)));
+    }
+    let Some(model) = model else { return Ok(None) };
+    let settings = ServerSettings {
+        base_url: base_url.clone(),
+        key: loaded.service_key("embeddings").cloned(),
+        model: model.clone(),
+        time_limit: Duration::from_secs(*timeout_secs),
+    };
+    let model = RemoteModel::new(settings, Handle::current()).map_err(BadRanking::Embeddings)?;
+    Ok(Some(Arc::new(model)))
+}
+
+/// The model that reranks, if one is configured. Its server is not asked yet.
+///
+/// # Errors
+/// No client can be made.
+pub(crate) fn reranker(loaded: &Loaded) -> Result<Option<Arc<dyn Reranker>>, BadRanking> {
+    let RerankConfig { model, base_url, timeout_ms, .. } = &loaded.config.rerank;
+    let Some(model) = model else { return Ok(None) };
+    let settings = ServerSettings {
+        base_url: base_url.clone(),
+        key: loaded.service_key("rerank").cloned(),
+        model: model.clone(),
+        time_limit: Duration::from_millis(*timeout_ms),
+    };
+    Ok(Some(Arc::new(RemoteReranker::new(settings).map_err(BadRanking::Rerank)?)))
 }
 
 /// The options of a daemon that runs: with the model for vectors. One that cannot be read is logged, and does without.
@@ -602,7 +653,7 @@ pub(crate) async fn options_to_run(
     let embedder = match tokio::task::spawn_blocking(move || embedder(&of)).await {
         Ok(Ok(embedder)) => embedder,
         Ok(Err(error)) => {
-            tracing::error!(%error, "the model of [embeddings] cannot be used; searches go by words alone");
+            tracing::error!(%error, "the embedding model cannot be used; searches go by words alone");
             None
         }
         Err(_panic) => {
@@ -610,7 +661,11 @@ pub(crate) async fn options_to_run(
             None
         }
     };
-    Ok(StoreOptions { embedder, ..options })
+    let reranker = reranker(loaded).unwrap_or_else(|error| {
+        tracing::error!(%error, "search results are not reranked");
+        None
+    });
+    Ok(StoreOptions { embedder, reranker, ..options })
 }
 
 /// Opens the store of a state for a daemon that runs.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use cairn_types::ports::Embedder;
+use cairn_types::ports::{Embedder, NoRank};
 use ndarray::{Array1, Array2};
 use safetensors::{Dtype, SafeTensors};
 use serde::Deserialize;
@@ -126,13 +126,14 @@ impl Embedder for Model {
         &self.name
     }
 
-    fn dimensions(&self) -> usize {
-        self.bert.words.ncols()
+    /// Each takes tens of milliseconds of a processor.
+    fn at_once(&self) -> usize {
+        1
     }
 
-    fn embed(&self, text: &str) -> Vec<f32> {
+    fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, NoRank> {
         let most = TOKENS.min(self.bert.positions.nrows());
-        self.bert.vector(&self.words.tokens(text, most))
+        Ok(texts.iter().map(|text| self.bert.vector(&self.words.tokens(text, most))).collect())
     }
 }
 

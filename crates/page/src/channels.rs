@@ -26,7 +26,7 @@ pub(super) async fn view(
     let begins = params.after.is_none();
     let Page { items, next } = list(State(admin), Params(params)).await?;
     let body = html! {
-        @if items.is_empty() { p { "There are no channels" @if !begins { " after this" } ". A channel begins with its first message." } }
+        @if items.is_empty() { p { "There are no channels" @if !begins { " after this" } ". A channel starts with its first message." } }
         @else { (paint(&items.show())) }
         (pages("/channels", begins, next.as_deref()))
     };

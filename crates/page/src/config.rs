@@ -46,7 +46,7 @@ pub(super) async fn view(State(admin): State<Shared>, visitor: Visitor) -> Resul
         }
         section aria-labelledby="set" {
             h2 #set { "Set in the file" }
-            @if set.is_empty() { p { "Nothing: all is as it is built in." } }
+            @if set.is_empty() { p { "Nothing: all keys have their built-in defaults." } }
             @else { (keys_table("Keys of the file", &set)) }
         }
         section aria-labelledby="built-in" {
@@ -61,7 +61,7 @@ pub(super) async fn view(State(admin): State<Shared>, visitor: Visitor) -> Resul
         @if visitor.may_operate() && admin.reloader.is_some() {
             section aria-labelledby="reload" {
                 h2 #reload { "Read the file again" }
-                p { "As " code { "cairn reload" } ": what is wrong is refused as a whole, and then nothing changes." }
+                p { "As " code { "cairn reload" } ": an invalid file is refused, and nothing changes." }
                 form method="post" action="/config/reload" { button { "Reload" } }
             }
         }
@@ -109,7 +109,7 @@ pub(super) async fn reload(State(admin): State<Shared>, visitor: Visitor) -> Res
         }
     };
     let body = html! {
-        (changes("In force from now on", &reloaded.changed))
+        (changes("Now in force", &reloaded.changed))
         (changes("In force after a restart", &reloaded.needs_restart))
         p { a href=(HERE) { "Configuration" } }
     };
@@ -126,8 +126,8 @@ const MOVED: [(&str, &str, &str); 6] = [
     ("background_threshold", "Background from", "0.01"),
     ("aggressive_threshold", "Aggressive from", "0.01"),
     ("emergency_threshold", "Emergency from", "0.01"),
-    ("background_fraction", "Share that a run summarises", "0.01"),
-    ("fan_out", "Summaries that are merged", "1"),
+    ("background_fraction", "Share summarised by a run", "0.01"),
+    ("fan_out", "Summaries merged at a time", "1"),
     (candidate::WINDOW, "Window, in tokens", "1"),
 ];
 
@@ -139,8 +139,8 @@ fn one_trial() -> Result<SemaphorePermit<'static>, ApiError> {
         ApiError::new(
             StatusCode::TOO_MANY_REQUESTS,
             "busy",
-            "another trial is under way",
-            "wait some seconds, then load the page again",
+            "another simulation is running",
+            "wait a few seconds, then reload the page",
         )
     })
 }
@@ -185,7 +185,7 @@ pub(super) async fn attempt(
     let body = html! {
         p { "The whole conversation is replayed by sizes under these settings, with the runtime's own decisions. No model is called \
             and nothing is changed." }
-        @if let Some(channel) = &channel { p { a href=(runs_path(channel)) { "The runs that it had" } } }
+        @if let Some(channel) = &channel { p { a href=(runs_path(channel)) { "Its actual runs" } } }
         (form)
         (shown)
     };
@@ -283,7 +283,7 @@ impl Known {
         let config = &self.loaded.config;
         let agent = config.agent(self.source.agent.as_str()).ok_or_else(|| NotSimulated {
             message: format!("no agent `{}` is configured", self.source.agent),
-            hint: "choose a channel of an agent that is".to_owned(),
+            hint: "choose a channel of a configured agent".to_owned(),
         })?;
         let (current, billing, prices) =
             what_if::current(config, agent, &self.source, None, cairn_core::builtin_tools::builtin_tools());
@@ -324,10 +324,10 @@ fn compared(
         ("largest request", |it| grouped(it.max_tokens)),
         ("runs, merges included", |it| grouped((it.compactions + it.merges) as u64)),
         ("emergencies", |it| grouped(it.emergencies as u64)),
-        ("share from the cache", |it| percent(it.cached_share())),
-        ("billed a turn, in input tokens", |it| grouped(it.billed_per_turn().round() as u64)),
-        ("kept of what was said", |it| percent(it.retention)),
-        ("highest level of a summary", |it| {
+        ("cached share", |it| percent(it.cached_share())),
+        ("billed per turn, in input tokens", |it| grouped(it.billed_per_turn().round() as u64)),
+        ("conversation still visible", |it| percent(it.retention)),
+        ("highest summary level", |it| {
             it.highest_level.map_or_else(|| "-".to_owned(), |level| level.to_string())
         }),
     ];
@@ -344,11 +344,11 @@ fn compared(
     };
     html! {
         section aria-labelledby="outcome" {
-            h2 #outcome { "What it would have come to" }
+            h2 #outcome { "Simulated result" }
             (table("The conversation under each setting", columns, &lines))
             (facts(&[("turns", text(rows[0].1.turns)), ("prices", text(prices))]))
             @if let [(now, _), (tried, _)] = rows {
-                h2 { "To keep it" }
+                h2 { "To use it" }
                 p {
                     "The daemon does not write its configuration: the file is yours, with its comments. Put these lines under the "
                     code { "[[agents]]" } " table of " code { (text(agent)) }

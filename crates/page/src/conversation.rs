@@ -203,7 +203,7 @@ impl ConversationView<'_> {
         let last = self.conversation.next_seq.0 - 1;
         let Some(shown) = wanted(&chapters, query) else {
             return Ok(html! {
-                @if chapters.is_empty() && self.conversation.pending.is_empty() { p { "Nothing was said here." } }
+                @if chapters.is_empty() && self.conversation.pending.is_empty() { p { "There are no messages here." } }
                 (self.before(&chapters))
                 (self.now(last))
                 (talk::form(self.channel, query.name.as_deref(), self.visitor))
@@ -277,7 +277,7 @@ impl ConversationView<'_> {
         html! {
             div id=(NEWER) hx-get=(ask) hx-trigger={ "every " (live_secs(self.awake)) "s" } hx-target="this" hx-swap="outerHTML" {
                 (self.transcript(&pending))
-                @if self.conversation.open_turn.is_some() { p.note { "An answer is under way. " a href=(channel_path(self.channel)) { "Look again" } } }
+                @if self.conversation.open_turn.is_some() { p.note { "An answer is being written. " a href=(channel_path(self.channel)) { "Reload" } } }
                 @if !self.approvals.is_empty() { (waiting(&self.approvals, self.visitor, &channel_path(self.channel))) }
             }
         }
@@ -293,7 +293,7 @@ impl ConversationView<'_> {
             Kept::Whole => "in the window",
             Kept::Summary(_) => "summarised",
             Kept::Marker => "out of the window, not yet summarised",
-            Kept::Archived => "of earlier sessions",
+            Kept::Archived => "from earlier sessions",
         };
         let here = channel_path(self.channel);
         let show = match kept {
@@ -360,7 +360,7 @@ impl ConversationView<'_> {
                     " " (time(record.at)) " "
                     @match record.seq {
                         Some(seq) => a href=(entry_path(self.channel, seq)) aria-label={ "Message " (seq) } { (seq) },
-                        None => "waits",
+                        None => "waiting",
                     }
                     @if let Some(why) = cut_words(record.finish) { " " span.trouble { (why) } }
                 }
@@ -394,7 +394,7 @@ impl ConversationView<'_> {
         names.dedup();
         let looked_up = self.at.is_some_and(|at| records.iter().any(|record| record.seq == Some(Seq(at))));
         let what = match calls.len() {
-            0 => "Results of tools".to_owned(),
+            0 => "Tool results".to_owned(),
             n => format!("{}: {}", counted(n as u64, "tool call", "tool calls"), names.join(", ")),
         };
         html! {
@@ -424,7 +424,7 @@ impl ConversationView<'_> {
             div.entry id=[id] {
                 p.head { "result of " code { (made.map_or_else(|| "a tool".to_owned(), |call| one_line(&call.name))) } " " (time(record.at)) }
                 pre.said tabindex="0" { (plain(&result[..cut_at.unwrap_or(result.len())])) }
-                @if cut_at.is_some() { p.note { "Cut here. " a href=(turn_path(self.channel, &record.turn)) { "Its turn" } " has the full result." } }
+                @if cut_at.is_some() { p.note { "Cut here. " a href=(turn_path(self.channel, &record.turn)) { "The turn" } " has the full result." } }
             }
         }
     }

@@ -64,7 +64,7 @@ pub(super) fn no_such_view(access: &Access, headers: &HeaderMap) -> Response {
         StatusCode::NOT_FOUND,
         "no_such_view",
         "there is no such page",
-        "the menu has all views",
+        "the menu lists all views",
     ));
     match visitor(access, headers) {
         Some(visitor) => error.within(visitor),
@@ -77,7 +77,7 @@ pub(super) async fn not_so() -> PageError {
     PageError(ApiError::new(
         StatusCode::METHOD_NOT_ALLOWED,
         "method_not_allowed",
-        "this address takes no such request",
-        "go back and load the page again",
+        "this address does not accept such a request",
+        "go back and reload the page",
     ))
 }

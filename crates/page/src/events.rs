@@ -120,9 +120,9 @@ pub(super) async fn view(
             p { label for="channel" { "Channel" } input #channel name="channel" value=(name); }
             p { button { "Show" } }
         }
-        p { button #pause type="button" hidden { "Pause" } " " span #stream.note role="status" { "As of when the page was loaded." } }
+        p { button #pause type="button" hidden { "Pause" } " " span #stream.note role="status" { "As of the time when the page was loaded." } }
         ol #events.events data-stream=(stream) data-most=(KEPT) { @for event in &events { (line(event)) } }
-        p.note { "At most " (KEPT) " events are kept, from when the daemon started; newest first. What is durable is in the journal." }
+        p.note { "Shows the last " (KEPT) " events since the daemon started, newest first. The journal has the durable ones." }
         script src=(File::Events.path()) defer {}
     };
     let command = command(&["status"]);
@@ -137,11 +137,11 @@ pub(super) async fn stream(
 ) -> Result<Response, PageError> {
     let channel = query.channel(&admin)?;
     let place = Arc::clone(&recent.places).try_acquire_owned().map_err(|_none| {
-        let hint = "close another window that shows the events";
+        let hint = "close another window that shows events";
         ApiError::new(
             StatusCode::TOO_MANY_REQUESTS,
             "too_many_streams",
-            "too many browsers watch the events",
+            "too many browsers are watching the events",
             hint,
         )
     })?;
@@ -201,7 +201,7 @@ fn told(RuntimeEvent { channel, kind, .. }: &RuntimeEvent) -> Markup {
         }
         RuntimeEventKind::Pruned { results, tokens_before, tokens_after, .. } => {
             let results = counted(*results, "result", "results");
-            text(format!("{results} sent shorter, {}", tokens(tokens_before, tokens_after)))
+            text(format!("{results} shortened, {}", tokens(tokens_before, tokens_after)))
         }
         RuntimeEventKind::WindowSlid { messages, tokens_before, tokens_after }
         | RuntimeEventKind::Emergency { messages, tokens_before, tokens_after } => {
@@ -218,6 +218,6 @@ fn ended(outcome: &TurnOutcome) -> Markup {
         TurnOutcome::Silent => text("ended in silence: the model chose to say nothing"),
         TurnOutcome::Failed { code, .. } => text(format!("failed ({code})")),
         TurnOutcome::Stopped => text("was stopped"),
-        TurnOutcome::DeadLettered => text("was given up"),
+        TurnOutcome::DeadLettered => text("was abandoned"),
     }
 }

@@ -14,7 +14,7 @@ pub(super) async fn file(Path(name): Path<String>) -> Result<Response, PageError
         ApiError::not_found(
             "no_such_file",
             "there is no such file",
-            "the daemon was updated: load the page again",
+            "the daemon was updated: reload the page",
         )
     })?;
     let headers = [(CONTENT_TYPE, served.kind), (CACHE_CONTROL, "public, max-age=31536000, immutable")];

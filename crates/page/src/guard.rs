@@ -71,7 +71,7 @@ pub(super) async fn figures(State(access): State<Arc<Access>>, request: Request,
             StatusCode::FORBIDDEN,
             "figures_by_proxy",
             "metrics and health are not served through the proxy",
-            "ask the address of `listen` itself, from this machine or its network",
+            "use the address of `listen` itself, from this machine or its network",
         ))
         .into_response();
     }
@@ -90,7 +90,7 @@ pub(super) async fn changes(State(access): State<Arc<Access>>, request: Request,
                 StatusCode::REQUEST_TIMEOUT,
                 "too_slow",
                 "the change did not come in time",
-                "look whether it was made, then try again",
+                "check whether it was made, then try again",
             ))
             .into_response(),
         };
@@ -137,8 +137,8 @@ pub(super) async fn visitors(
         return PageError::from(ApiError::new(
             StatusCode::FORBIDDEN,
             "read_only",
-            "this browser may read only",
-            "`cairn ui` without --read-only prints a link that may change things",
+            "this browser has read-only access",
+            "`cairn ui` without --read-only prints a link with full access",
         ))
         .within(visitor);
     }

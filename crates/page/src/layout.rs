@@ -67,7 +67,7 @@ pub(super) fn layout(frame: &Frame<'_>, view: &Markup) -> Markup {
             }
         }
         form.visitor method="post" action=(LOGOUT) {
-            @if !frame.visitor.may_operate() { span { "Looks only" } }
+            @if !frame.visitor.may_operate() { span { "Read-only" } }
             button { "Log out" }
         }
     };
@@ -105,7 +105,7 @@ fn document(title: &str, menu: &Markup, body: &Markup) -> Markup {
             body {
                 a.skip href="#main" { "Skip to the content" }
                 header { a.name href="/" { "Cairn" } (menu) }
-                p #lost hidden role="status" { "The daemon does not answer; what you see may be old." }
+                p #lost hidden role="status" { "The daemon does not respond; this page may be out of date." }
                 main #main tabindex="-1" { (body) }
             }
         }

@@ -103,6 +103,7 @@ fn registers(admin: &Shared) -> Router<Shared> {
         .route("/people/revoke", post(people::revoke))
         .route("/people/ban", post(people::ban))
         .route("/people/unban", post(people::unban))
+        .route("/people/private", post(people::private))
         .route("/spend", get(spend::view))
         .route("/store", get(store::view))
         .route("/store/check", post(store::check))

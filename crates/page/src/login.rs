@@ -38,7 +38,7 @@ fn asking(next: &str, trouble: Option<&str>) -> Markup {
         html! {
             h1 { "Log in" }
             @if let Some(trouble) = trouble { p.trouble role="alert" { (trouble) } }
-            p { "Run " code { "cairn ui" } " on the machine of the daemon and open the link that it prints, or paste it here." }
+            p { "Run " code { "cairn ui" } " on the daemon's machine and open the link that it prints, or paste it here." }
             form #login method="post" action=(LOGIN) {
                 label for="code" { "Link or code" }
                 input #code name="code" type="text" required autocomplete="off" autocapitalize="off" spellcheck="false";
@@ -71,8 +71,7 @@ pub(super) async fn enter(
     let entered = entered.await.map_err(|error| ApiError::internal(&error))?;
     let Some((token, scope)) = entered.map_err(ApiError::from)? else {
         tracing::warn!("a login to the page was refused: the code is unknown, used or too old");
-        let trouble =
-            "This link is used, too old, or of a daemon that has restarted since. `cairn ui` prints another.";
+        let trouble = "This link was used already, has expired, or is from before a restart of the daemon. `cairn ui` prints a new one.";
         return Ok((StatusCode::FORBIDDEN, asking(local(&given.next), Some(trouble))).into_response());
     };
     tracing::info!(scope = scope.name(), "a browser logged in to the page");

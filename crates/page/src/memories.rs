@@ -108,11 +108,11 @@ pub(super) async fn view(
     let caption = if query.value("q").is_empty() { "Oldest first" } else { "Best first" };
     let body = html! {
         (filter(&query))
-        @if items.is_empty() { p { "No memory fits." } }
+        @if items.is_empty() { p { "No memory matches." } }
         @else {
             form method="get" action="/memories/chosen" {
                 (list(caption, &items.show(), ticked))
-                @if visitor.may_operate() { p { button { "Unite or forget those that are ticked" } } }
+                @if visitor.may_operate() { p { button { "Combine or forget the selected ones" } } }
             }
         }
         nav.pages aria-label="Pages" {
@@ -257,8 +257,8 @@ pub(super) async fn edit(
         return Err(ApiError::new(
             StatusCode::CONFLICT,
             "changed_meanwhile",
-            "the memory was changed since you loaded it",
-            "go back, load it again, and make your change there",
+            "the memory has changed since you loaded it",
+            "go back, reload it, and repeat your change",
         )
         .into());
     }
@@ -290,7 +290,7 @@ async fn chosen_of(admin: &Admin, fields: &Fields) -> Result<Vec<Memory>, PageEr
         chosen.push(admin.memory(&id).await?);
     }
     if chosen.is_empty() {
-        let none = ApiError::malformed("no memory is chosen: go back and tick some");
+        let none = ApiError::malformed("no memory is selected: go back and select some");
         return Err(none.into());
     }
     Ok(chosen)
@@ -314,11 +314,11 @@ pub(super) async fn chosen(
         @if visitor.may_operate() {
             @if chosen.len() > 1 {
                 section aria-labelledby="unite" {
-                    h2 #unite { "Make one of them" }
+                    h2 #unite { "Combine them" }
                     form.stack method="post" action="/memories/unite" {
                         (ids)
                         fieldset {
-                            legend { "Which one is kept, with its history" }
+                            legend { "Keep this one, with its history" }
                             @for memory in &chosen {
                                 p {
                                     label {
@@ -328,14 +328,14 @@ pub(super) async fn chosen(
                                 }
                             }
                         }
-                        p { label for="text" { "Its text from now on" } textarea #text name="text" rows="3" cols="72" required { (first.text) } }
-                        p { button { "Unite" } " " span.note { "The others are forgotten and do not come back by themselves." } }
+                        p { label for="text" { "Its new text" } textarea #text name="text" rows="3" cols="72" required { (first.text) } }
+                        p { button { "Combine" } " " span.note { "The others are forgotten and will not be extracted again." } }
                     }
                 }
             }
             section aria-labelledby="forget" {
                 h2 #forget { @if chosen.len() > 1 { "Forget them all" } @else { "Forget it" } }
-                p { "What is forgotten is not recalled again and does not come back by itself. What was said stays in the history." }
+                p { "A forgotten memory is not recalled and not extracted again. The messages stay in the history." }
                 form method="post" action="/memories/forget" { (ids) button.grave { "Forget" } }
             }
         }
@@ -360,7 +360,7 @@ pub(super) async fn unite(
     let chosen = chosen_of(&admin, &fields).await?;
     let field = |name: &str| fields.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
     let kept = field("keep").and_then(|id| chosen.iter().find(|memory| memory.id.as_str() == id));
-    let kept = kept.ok_or_else(|| ApiError::malformed("say which of the memories is kept"))?;
+    let kept = kept.ok_or_else(|| ApiError::malformed("choose which memory to keep"))?;
     let text = field("text").unwrap_or_default().replace("\r\n", "\n");
     let kept = kept.id.clone();
     let others = chosen.into_iter().map(|memory| memory.id).collect();

@@ -32,7 +32,7 @@ pub(super) async fn view(
             "Owed: it is sent by itself. Dead: the network refuses it. Unknown: the connection broke after it was sent, so that \
              sending it again might show it twice; look into the chat first."
         }
-        @if items.is_empty() { p { "Nothing" @if !begins { " further" } " is in the outbox: all that was said has arrived." } }
+        @if items.is_empty() { p { "Nothing" @if !begins { " further" } " is in the outbox: every message has arrived." } }
         @for item in &items { (delivery(item, visitor)) }
         (pages(HERE, begins, next.as_deref()))
     };
@@ -45,7 +45,8 @@ fn delivery(item: &OutboxRecord, visitor: Visitor) -> Markup {
     let act = |what: &str| path(&["outbox", &id, what]);
     html! {
         article.item aria-label={ "Delivery " (text(&id)) } {
-            h2 { span class={ "state " (item.state) } { (text(&item.state)) } " to " (channel_link(&item.channel)) }
+            h2 { span class={ "state " (item.state) } { (text(&item.state)) } " to " (channel_link(&item.channel))
+                @if let Some(name) = &item.chat_name { " (" (text(name)) ")" } }
             p.note {
                 code { (text(&id)) } " · " (time(item.at)) " · " (counted(item.parts_sent, "part", "parts")) " arrived"
             }
@@ -53,8 +54,8 @@ fn delivery(item: &OutboxRecord, visitor: Visitor) -> Markup {
             (said(&item.text))
             @if visitor.may_operate() {
                 div.actions {
-                    form method="post" action=(act("retry")) { button { "Send again" } }
-                    form method="post" action=(act("drop")) { button.grave { "Give up" } }
+                    form method="post" action=(act("retry")) { button { "Retry" } }
+                    form method="post" action=(act("drop")) { button.grave { "Drop" } }
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! People and groups: who waits for approval, who is let in, who is banned.
+//! People and groups: who waits for approval, who is let in, who is banned or private.
 
 use axum::Form;
 use axum::extract::State;
@@ -11,7 +11,7 @@ use crate::layout::{Frame, Section, layout};
 use crate::links::seen_again;
 use crate::pieces::{command, table, text, time};
 use crate::visitor::Visitor;
-use cairn_api::records::{BanRecord, BanRequest, PairingRecord};
+use cairn_api::records::{BanRecord, BanRequest, PairingRecord, PrivateRecord, PrivateRequest};
 use cairn_api::text::one_line;
 use cairn_server::api::{Body, Segment, Shared, people};
 use cairn_types::people::pairing::is_group;
@@ -21,13 +21,14 @@ const HERE: &str = "/people";
 /// `GET /people`.
 pub(super) async fn view(State(admin): State<Shared>, visitor: Visitor) -> Result<Markup, PageError> {
     let pairings = people::list(State(Shared::clone(&admin))).await.0;
+    let private = people::private(State(Shared::clone(&admin))).await.0;
     let bans = people::bans(State(admin)).await.0;
     let of = |state: &str| pairings.iter().filter(|one| one.state == state).collect::<Vec<_>>();
     let body = html! {
         section aria-labelledby="waiting" {
             h2 #waiting { "Waiting for approval" }
             @let waiting = of("waiting");
-            @if waiting.is_empty() { p { "Nobody waits." } }
+            @if waiting.is_empty() { p { "Nobody is waiting." } }
             @for one in waiting { (request(one, visitor)) }
         }
         (known("let-in", "Let in", &of("paired"), visitor))
@@ -37,6 +38,12 @@ pub(super) async fn view(State(admin): State<Shared>, visitor: Visitor) -> Resul
             p.note { "Banned people are ignored everywhere, even if allow-listed. Their earlier messages stay in the history." }
             @if bans.is_empty() { p { "Nobody is banned." } } @else { (banned(&bans, visitor)) }
             @if visitor.may_operate() { (ban_form()) }
+        }
+        section aria-labelledby="private" {
+            h2 #private { "Private" }
+            p.note { "No memories are saved from private people and chats. Their messages stay in the history." }
+            @if private.is_empty() { p { "Nobody is private." } } @else { (private_ones(&private, visitor)) }
+            @if visitor.may_operate() { (private_form()) }
         }
     };
     let frame =
@@ -105,7 +112,7 @@ fn banned(bans: &[BanRecord], visitor: Visitor) -> Markup {
         vec![
             html! { code { (text(&ban.user)) } },
             time(ban.since),
-            ban.until.map_or_else(|| text("lifted by hand"), time),
+            ban.until.map_or_else(|| text("lifted manually"), time),
             text(&ban.by),
             text(ban.reason.as_deref().unwrap_or("-")),
             button(visitor, "unban", "user", &ban.user, "Lift", &ban.user, false),
@@ -114,6 +121,32 @@ fn banned(bans: &[BanRecord], visitor: Visitor) -> Markup {
     let rows: Vec<_> = bans.iter().map(row).collect();
     let columns = [("id", ""), ("since", ""), ("until", ""), ("by", ""), ("reason", ""), ("action", "")];
     table("Bans", &columns, &rows)
+}
+
+fn private_ones(private: &[PrivateRecord], visitor: Visitor) -> Markup {
+    let row = |one: &PrivateRecord| {
+        let (kind, name) = if one.is_chat { ("chat", "chat") } else { ("person", "user") };
+        vec![
+            text(kind),
+            html! { code { (text(&one.who)) } },
+            time(one.since),
+            button(visitor, "private", name, &one.who, "End", &one.who, false),
+        ]
+    };
+    let rows: Vec<_> = private.iter().map(row).collect();
+    table("Private", &[("kind", ""), ("id", ""), ("since", ""), ("action", "")], &rows)
+}
+
+fn private_form() -> Markup {
+    html! {
+        h3 { "Make somebody private" }
+        form.filter method="post" action={ (HERE) "/private" } {
+            input type="hidden" name="on" value="true";
+            p { label for="private-user" { "Person" } input #private-user name="user" placeholder="telegram/123456789"; }
+            p { label for="private-chat" { "or chat" } input #private-chat name="chat" placeholder="telegram/-1001234"; }
+            p { button { "Make private" } }
+        }
+    }
 }
 
 fn ban_form() -> Markup {
@@ -173,6 +206,27 @@ pub(super) async fn ban(
     let given = |text: String| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
     let request = BanRequest { user: user.trim().to_owned(), lasts: given(lasts), reason: given(reason) };
     let _banned = people::ban(admin, Body(request)).await?;
+    Ok(seen_again(HERE))
+}
+
+#[derive(Deserialize)]
+pub(super) struct PrivateForm {
+    #[serde(default)]
+    user: String,
+    #[serde(default)]
+    chat: String,
+    #[serde(default)]
+    on: bool,
+}
+
+/// `POST /people/private`: sets it, or ends it.
+pub(super) async fn private(
+    admin: State<Shared>,
+    Form(PrivateForm { user, chat, on }): Form<PrivateForm>,
+) -> Result<Response, PageError> {
+    let given = |text: String| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
+    let request = PrivateRequest { user: given(user), chat: given(chat), on };
+    let _private = people::set_private(admin, Body(request)).await?;
     Ok(seen_again(HERE))
 }
 

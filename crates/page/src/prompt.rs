@@ -70,10 +70,10 @@ fn shown(visitor: Visitor, made: &PromptRecord) -> Markup {
             ("model", text(&made.model)),
             ("size", text(bytes(made.body.len() as u64))),
         ]))
-        (exactness(made.exact, &made.why_not, "This is what was sent, byte for byte: its hash is the one that was kept."))
+        (exactness(made.exact, &made.why_not, "This is the request as it was sent, byte for byte: its hash matches the stored one."))
         p {
             a href={ (at) "/body?call=" (made.call) } { "The exact bytes" }
-            @if what == "turn" { " · " a href={ (at) "/diff?call=" (made.call) } { "What differs from the request before" } }
+            @if what == "turn" { " · " a href={ (at) "/diff?call=" (made.call) } { "Differences from the previous request" } }
         }
         (regions(&made.channel, &made.regions))
     };
@@ -145,7 +145,7 @@ pub(super) async fn diff(
     };
     let (channel, number) = (made.channel.to_string(), made.call.to_string());
     let command = command(&["explain", &channel, made.turn.as_str(), "--diff", "--call", &number]);
-    let title = format!("What differs in call {} of turn {}", made.call, made.turn);
+    let title = format!("Differences in call {} of turn {}", made.call, made.turn);
     Ok(layout(&Frame { title: &title, section: Section::Channels, visitor, command }, &body))
 }
 
@@ -156,7 +156,7 @@ fn turn_link(channel: &ChannelId, turn: &TurnId) -> Markup {
 fn against(made: &PromptDiff) -> Markup {
     match &made.against {
         Some((turn, call)) => html! { "call " (call) " of turn " (turn_link(&made.channel, turn)) },
-        None => text("nothing: no call before it is known"),
+        None => text("nothing: no earlier call is known"),
     }
 }
 
@@ -164,7 +164,7 @@ fn exactness(exact: bool, why_not: &[String], words: &str) -> Markup {
     html! {
         @if exact { p.well { (words) } }
         @else {
-            p.trouble { "This is not exactly what was sent." }
+            p.trouble { "This is not exactly the request that was sent." }
             ul { @for why in why_not { li { (one_line(why)) } } }
         }
     }
@@ -261,7 +261,7 @@ fn changed(channel: &ChannelId, run: &[RegionDiff]) -> Markup {
     if first.change == Change::Same {
         let kinds: Vec<&str> = run.iter().map(|region| region.kind.as_str()).collect();
         let what = format!(
-            "{} the same: {}",
+            "{} unchanged: {}",
             counted(run.len() as u64, "region is", "regions are"),
             summed_up(&kinds)
         );
@@ -311,7 +311,7 @@ fn lines(region: &RegionDiff) -> Markup {
             @for run in shown.chunk_by(|a, b| a.is_none() && b.is_none()) {
                 @match run.first() {
                     Some(Some(line)) => (diff_line(line.change, &line.text)),
-                    _ => div.left-out { (counted(run.len() as u64, "line", "lines")) " the same" },
+                    _ => div.left-out { (counted(run.len() as u64, "line", "lines")) " unchanged" },
                 }
             }
         }

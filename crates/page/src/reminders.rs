@@ -20,8 +20,8 @@ const HERE: &str = "/reminders";
 pub(super) async fn view(State(admin): State<Shared>, visitor: Visitor) -> Result<Markup, PageError> {
     let axum::Json(items) = reminders::list(State(admin), Params(ReminderParams::default())).await?;
     let body = html! {
-        p.note { "Each fires in its channel, as a turn of the agent. Schedules are set in the configuration." }
-        @if items.is_empty() { p { "No reminder is set." } }
+        p.note { "Each reminder fires in its channel, as a turn of the agent. Schedules are set in the configuration." }
+        @if items.is_empty() { p { "There are no reminders." } }
         @for item in &items { (reminder(item, visitor)) }
         @if visitor.may_operate() { (add_form()) }
     };
@@ -55,7 +55,7 @@ fn add_form() -> Markup {
         h2 { "Set a reminder" }
         form.filter method="post" action=(HERE) {
             p { label for="channel" { "Channel" } input #channel name="channel" required; }
-            p { label for="words" { "When, and what" } input #words name="words" required placeholder="tomorrow 9:00 water the plants"; }
+            p { label for="words" { "Time and text" } input #words name="words" required placeholder="tomorrow 9:00 water the plants"; }
             p { button { "Set" } }
         }
     }

@@ -65,7 +65,7 @@ impl Piece<'_> {
         let Stretch { from_seq, to_seq, .. } = self.stretch;
         let expired = match self.expired {
             0 => String::new(),
-            n => format!(", words of {} expired", grouped(n)),
+            n => format!(", text of {} expired", grouped(n)),
         };
         format!("{}: entries {from_seq} to {to_seq}{expired}", self.named())
     }
@@ -99,7 +99,7 @@ pub(super) fn drawn(conversation: &Conversation, expired: &[(Seq, Seq)]) -> Mark
         }
     }
     html! {
-        svg.ribbon role="group" aria-label={ "Entries 1 to " (conversation.next_seq.0 - 1) ", and what stands for them" } {
+        svg.ribbon role="group" aria-label={ "Entries 1 to " (conversation.next_seq.0 - 1) ", and how each is kept" } {
             @for (piece, (from, width)) in &placed {
                 @let bar = html! {
                     rect class=(piece.class()) x=(of_all(*from)) y="0" width=(of_all(*width)) height="30" { title { (one_line(&piece.described())) } }
@@ -117,7 +117,7 @@ pub(super) fn drawn(conversation: &Conversation, expired: &[(Seq, Seq)]) -> Mark
         p.ends.note { span { "1" } span { (grouped(conversation.next_seq.0 - 1)) } }
         ul.legend {
             @for (class, name) in &kinds { li { span class={ "swatch " (class) } {} (name) } }
-            @if pieces.iter().any(|piece| piece.expired > 0) { li { span.swatch.expired {} "words expired" } }
+            @if pieces.iter().any(|piece| piece.expired > 0) { li { span.swatch.expired {} "text expired" } }
         }
     }
 }
@@ -155,13 +155,13 @@ pub(super) fn listed(conversation: &Conversation, expired: &[(Seq, Seq)]) -> Mar
         })
         .collect();
     let columns = [
-        ("what stands", ""),
+        ("kept as", ""),
         ("from", "number"),
         ("to", "number"),
         ("in all", "number"),
-        ("words expired", "number"),
+        ("text expired", "number"),
     ];
-    table("What stands for every entry", &columns, &rows)
+    table("How each entry is kept", &columns, &rows)
 }
 
 #[cfg(test)]

@@ -66,9 +66,9 @@ pub(super) async fn view(
         p { "A run summarises the oldest part of the window beside the conversation; a merge makes \
             one summary of several. " a href=(try_path(&channel)) { "Try other thresholds" } "." }
         (now)
-        @if rows.is_empty() { p { "No run has ended yet." } }
-        @else { (table("Ended runs, newest first", &COLUMNS, &rows)) }
-        @if n_runs > shown { p.note { (grouped((n_runs - shown) as u64)) " older ones are not listed." } }
+        @if rows.is_empty() { p { "There are no finished runs yet." } }
+        @else { (table("Finished runs, newest first", &COLUMNS, &rows)) }
+        @if n_runs > shown { p.note { (grouped((n_runs - shown) as u64)) " older ones are not shown." } }
         p.note {
             "Runs that made no summary are kept for a while, those that did for good. Of runs from before this version attempts and \
              cost are not known."
@@ -182,7 +182,7 @@ fn tokens(spent: &BTreeMap<String, Usage>) -> String {
 
 fn under_way(conversation: &Conversation, prices: Prices<'_>) -> Markup {
     let Some(run) = &conversation.run else {
-        return html! { p { "No run is under way." } };
+        return html! { p { "No run is active." } };
     };
     let Run { id, trigger, from_seq, to_seq, messages, started_at, attempt, retry_at, tokens_before, .. } =
         run;
@@ -205,12 +205,12 @@ fn under_way(conversation: &Conversation, prices: Prices<'_>) -> Markup {
         rows.push(("done", text(percent(done as f64 / whole))));
     }
     if let Some(at) = retry_at {
-        rows.push(("tries again", time(*at)));
+        rows.push(("next attempt", time(*at)));
     }
     if let Some(failure) = &run.failure {
         rows.push(("last failure", text(failure)));
     }
     html! {
-        section aria-labelledby="under-way" { h2 #under-way { "Under way" } (facts(&rows)) }
+        section aria-labelledby="under-way" { h2 #under-way { "Active run" } (facts(&rows)) }
     }
 }

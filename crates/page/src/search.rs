@@ -114,7 +114,7 @@ pub(super) async fn view(
         (filter(&query))
         @match &found {
             Some(found) => (hits(&query, found)),
-            None => p.note { "Words may come in any order, and none is required; the best results are first." },
+            None => p.note { "Words may be in any order, and none is required; the best results are first." },
         }
     };
     let frame = Frame { title: "Search", section: Section::Search, visitor, command: query.command() };
@@ -157,7 +157,7 @@ fn hits(query: &SearchQuery, found: &Found) -> Markup {
     let is_common = query.value("q").is_some_and(|words| topic_words(words).is_empty());
     html! {
         @if found.unindexed > 0 {
-            p.trouble { "Incomplete: the index is being built; it does not have " (counted(found.unindexed, "record", "records")) " yet." }
+            p.trouble { "Incomplete: the index is being built and lacks " (counted(found.unindexed, "record", "records")) "." }
         }
         @if found.page.items.is_empty() {
             p { "Nothing" @if !begins { " further" } " was found" @if is_common { ": these words are too common to search for" } "." }

@@ -23,14 +23,14 @@ pub(super) async fn view(State(admin): State<Shared>, visitor: Visitor) -> Resul
     let needs = needs(&status, approvals, &servers);
     let parts = html! {
         @if !troubles.is_empty() {
-            ul.troubles aria-label="What is wrong" { @for trouble in &troubles { li { (one_line(trouble)) } } }
+            ul.troubles aria-label="Problems" { @for trouble in &troubles { li { (one_line(trouble)) } } }
         }
         @if !needs.is_empty() {
             ul.needs aria-label="Waiting for a decision" { @for need in &needs { li { (need) } } }
         }
         @if troubles.is_empty() { p.well { @if needs.is_empty() { "All is well." } @else { "Nothing is wrong." } } }
         (paint(&status.show()))
-        @if status.platforms.is_empty() { p.note { "No chat network is configured: there are local channels only." } }
+        @if status.platforms.is_empty() { p.note { "No chat network is configured: there are only local channels." } }
     };
     let command = command(&["status"]);
     let frame = Frame { title: "Status", section: Section::Status, visitor, command };

@@ -36,7 +36,7 @@ pub(super) async fn view(
     let now = live_every(
         2,
         "job",
-        &html! { @if let Some(last) = &last { (job(last, visitor)) } @else { p { "Nothing was checked or backed up from here since the daemon started." } } },
+        &html! { @if let Some(last) = &last { (job(last, visitor)) } @else { p { "No check or backup was started here since the daemon started." } } },
     );
     if is_poll(&headers, "job") {
         return Ok(now);
@@ -47,9 +47,9 @@ pub(super) async fn view(
             ("journal", text(format!("{} in {}", bytes(store.journal_bytes), counted(store.segments, "file", "files")))),
             ("databases", text(bytes(store.views_bytes))),
             ("last record", text(grouped(store.last))),
-            ("shown by views", text(grouped(store.applied))),
+            ("in the databases", text(grouped(store.applied))),
             ("in the index", text(grouped(store.indexed))),
-            ("state", match &store.error { Some(error) => html! { span.trouble { (one_line(error)) } }, None => text("sound, as far as is known") }),
+            ("state", match &store.error { Some(error) => html! { span.trouble { (one_line(error)) } }, None => text("no known problems") }),
         ]))
         section aria-labelledby="work" { h2 #work { "Last check or backup" } (now) }
         @if visitor.may_operate() { (forms()) }
@@ -63,15 +63,15 @@ fn forms() -> Markup {
     html! {
         section aria-labelledby="check" {
             h2 #check { "Check" }
-            p.note { "Checks the whole state while the daemon runs. “Check what is new” covers only what was added since the last check." }
+            p.note { "Checks the whole state while the daemon runs. “Check new records” covers only records since the last check." }
             form.actions method="post" action={ (HERE) "/check" } {
-                button name="quick" value="yes" { "Check what is new" }
+                button name="quick" value="yes" { "Check new records" }
                 button name="quick" value="no" { "Check everything" }
             }
         }
         section aria-labelledby="backup" {
             h2 #backup { "Back up" }
-            p.note { "Copies everything into a folder of the daemon's machine that is new or empty, while the daemon runs." }
+            p.note { "Copies everything into a new or empty folder on the daemon's machine, while the daemon runs." }
             form.filter method="post" action={ (HERE) "/backup" } {
                 p { label for="dir" { "Folder" } input #dir name="dir" required placeholder="/srv/backups/monday"; }
                 p { button { "Back up" } }
@@ -82,8 +82,8 @@ fn forms() -> Markup {
 
 fn job(last: &JobRecord, visitor: Visitor) -> Markup {
     let what = match &last.job {
-        StoreJob::Check { quick: true } => "Check of what is new".to_owned(),
-        StoreJob::Check { quick: false } => "Check of everything".to_owned(),
+        StoreJob::Check { quick: true } => "Check of new records".to_owned(),
+        StoreJob::Check { quick: false } => "Full check".to_owned(),
         StoreJob::Backup(dir) => format!("Backup into {}", one_line(&dir.display().to_string())),
     };
     let progress = &last.progress;
@@ -95,7 +95,7 @@ fn job(last: &JobRecord, visitor: Visitor) -> Markup {
                     progress max=(progress.total.max(1)) value=(progress.done) aria-label="Progress" {}
                     " " (one_line(&progress.phase)) ": " (grouped(progress.done)) " of " (grouped(progress.total))
                 }
-                @if visitor.may_operate() { form method="post" action={ (HERE) "/stop" } { button #stop { "Stop it" } } }
+                @if visitor.may_operate() { form method="post" action={ (HERE) "/stop" } { button #stop { "Stop" } } }
             },
             Some(Outcome::Checked(report)) => {
                 @if report.ok { p.well { "No problems found." } } @else { p.trouble { "Problems found." } }

@@ -63,8 +63,8 @@ pub(super) async fn view(
             div.beside {
                 section aria-labelledby="summary" { h2 #summary { "What the model sees" } (said(&shown.text)) (identifiers(&shown)) }
                 section aria-labelledby="source" {
-                    h2 #source { "What was said" }
-                    p.note { mark { "Marked" } " is what the summary does not say exactly." }
+                    h2 #source { "Source messages" }
+                    p.note { mark { "Marked" } ": details that the summary does not contain exactly." }
                     @for entry in &entries { (entry_said(entry, &shown.left_out)) }
                     (pages(&shown, from, to))
                 }
@@ -96,12 +96,12 @@ fn left_out(shown: &SummaryView) -> Markup {
     let columns = [("left out", ""), ("kind", ""), ("first said in entry", "number"), ("entries", "number")];
     html! {
         section aria-labelledby="left-out" {
-            h2 #left-out { "What it leaves out" }
-            @if all.is_empty() { p.well { "No identifier, number or name that was found in its source is missing, or its source has no words any more." } }
+            h2 #left-out { "Left out" }
+            @if all.is_empty() { p.well { "The summary has all identifiers, numbers and names found in its source, or the source text has expired." } }
             @else {
                 details open[all.len() <= 12] {
                     summary { (counted(all.len() as u64, "identifier, number or name", "identifiers, numbers and names")) }
-                    (table("What the source says exactly and the summary does not", &columns, &rows))
+                    (table("Exact details of the source that the summary leaves out", &columns, &rows))
                     @if all.len() > LEFT_OUT { p.note { "and " (grouped((all.len() - LEFT_OUT) as u64)) " more" } }
                 }
             }
@@ -112,7 +112,7 @@ fn left_out(shown: &SummaryView) -> Markup {
 fn identifiers(shown: &SummaryView) -> Markup {
     html! {
         @if !shown.identifiers.is_empty() {
-            h3 { "Identifiers, letter by letter" }
+            h3 { "Exact identifiers" }
             (said(&shown.identifiers.join("\n")))
         }
     }

@@ -131,7 +131,7 @@ pub(super) async fn say(
 /// A local channel in which nothing was said yet.
 pub(super) fn empty(channel: &ChannelId, name: Option<&str>, visitor: Visitor) -> Markup {
     let title = channel.to_string();
-    let body = html! { p { "Nothing was said here yet." } (form(channel, name, visitor)) };
+    let body = html! { p { "There are no messages here yet." } (form(channel, name, visitor)) };
     let command = command(&["chat", channel.as_str()]);
     layout(&Frame { title: &title, section: Section::Talk, visitor, command }, &body)
 }

@@ -44,7 +44,7 @@ pub(super) async fn view(
     let open = tools::approvals(State(Shared::clone(&admin))).await.0;
     let now = live(
         "waiting",
-        &html! { @if open.is_empty() { p { "No call waits." } } (waiting(&open, visitor, HERE)) },
+        &html! { @if open.is_empty() { p { "No call is waiting." } } (waiting(&open, visitor, HERE)) },
     );
     if is_poll(&headers, "waiting") {
         return Ok(now);
@@ -81,7 +81,7 @@ pub(super) async fn view(
         section aria-labelledby="calls" {
             h2 #calls { "Calls" }
             (filter(channel.as_deref(), tool.as_deref(), outcome))
-            @if items.is_empty() { p { "No call of a tool fits." } }
+            @if items.is_empty() { p { "No tool call matches." } }
             @else { (list("Newest first", &items.show(), |_| html! {})) }
             nav.pages aria-label="Pages" {
                 @if query.before.is_some() { a href=(HERE) { "Newest" } }
@@ -132,7 +132,7 @@ pub(super) fn waiting(waiting: &[ApprovalRecord], visitor: Visitor, back: &str) 
                 h3 { code { (text(&approval.tool)) } " in " (channel_link(channel)) " " (turn_link(channel, &approval.turn)) }
                 p {
                     "Caused by " (text(approval.caused_by.iter().map(|who| one_line(who)).collect::<Vec<_>>().join(", ")))
-                    "; it waits because of " (text(&approval.reason)) ", until " (time(approval.expires_at)) "."
+                    "; reason: " (text(&approval.reason)) "; waits until " (time(approval.expires_at)) "."
                 }
                 (json(&approval.arguments))
                 @if visitor.may_operate() {

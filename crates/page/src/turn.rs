@@ -36,8 +36,8 @@ pub(super) async fn view(
 fn neighbours(told: &Explanation) -> Markup {
     html! {
         nav.pages aria-label="Turns" {
-            @if let Some(before) = &told.before { a rel="prev" href=(turn_path(&told.channel, before)) { "Turn before" } }
-            @if let Some(after) = &told.after { a rel="next" href=(turn_path(&told.channel, after)) { "Turn after" } }
+            @if let Some(before) = &told.before { a rel="prev" href=(turn_path(&told.channel, before)) { "Previous turn" } }
+            @if let Some(after) = &told.after { a rel="next" href=(turn_path(&told.channel, after)) { "Next turn" } }
         }
     }
 }

@@ -88,7 +88,7 @@ fn window(record: &ContextRecord) -> Markup {
             (paint(&record.show()))
             p {
                 a href=(try_path(&record.channel)) { "Try other thresholds" } " · "
-                a href={ "/tools?channel=" (encoded(&record.channel.to_string())) } { "Calls of tools" } " · "
+                a href={ "/tools?channel=" (encoded(&record.channel.to_string())) } { "Tool calls" } " · "
                 a href={ "/events?channel=" (encoded(&record.channel.to_string())) } { "Events" }
             }
         }
@@ -139,7 +139,7 @@ async fn turns(
     Ok(html! {
         section aria-labelledby="turns" {
             h2 #turns { "Turns" }
-            @if rows.is_empty() { p { "Nothing was said here." } }
+            @if rows.is_empty() { p { "There are no messages here." } }
             @else { (table("Turns, newest first", &TURN_COLUMNS, &rows)) }
             nav.pages aria-label="Turns" {
                 @if before.is_some() { a href={ (window_path(channel)) "#turns" } { "Newest" } }
@@ -166,13 +166,13 @@ impl Turn<'_> {
         let end = entries.last().and_then(|entry| entry.end.as_ref());
         let is_pending = entries.iter().any(|entry| entry.seq.is_none());
         let outcome = match end.map(|end| &end.outcome) {
-            None if is_pending => html! { "waits" },
-            None => html! { "under way" },
+            None if is_pending => html! { "waiting" },
+            None => html! { "running" },
             Some(TurnOutcome::Answered { .. }) => html! {
                 "answered"
                 @if let Some(why) = cut_words(entries.last().and_then(|entry| entry.finish)) { ", " span.trouble { (why) } }
             },
-            Some(TurnOutcome::Unanswered) => html! { "no answer was due" },
+            Some(TurnOutcome::Unanswered) => html! { "no answer needed" },
             Some(TurnOutcome::Silent) => html! { "chose to say nothing" },
             Some(TurnOutcome::Stopped | TurnOutcome::DeadLettered | TurnOutcome::Failed { .. }) => {
                 html! { span.trouble { (end.and_then(|end| end.why()).map(|why| excerpt(&why)).unwrap_or_default()) } }

@@ -2,6 +2,7 @@
 //! know the runtime's ports, but neither each other nor the actors.
 
 pub mod attach;
+pub mod bridge;
 mod buttons;
 mod chat_queues;
 pub mod checkup;

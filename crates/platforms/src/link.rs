@@ -101,6 +101,11 @@ impl Link {
         metrics::gauge!("cairn_platform_shards_down", "platform" => self.platform).set(n_down as f64);
     }
 
+    /// The time by the clock of its states.
+    pub fn now(&self) -> jiff::Timestamp {
+        self.clock.now()
+    }
+
     /// The platform's name in channel ids.
     pub fn platform(&self) -> &'static str {
         self.platform

@@ -7,6 +7,7 @@ use std::time::Duration;
 use cairn_types::ids::AgentId;
 use cairn_types::message::Gather;
 use cairn_types::people::access::AccessPolicy;
+use cairn_types::ports::Mark;
 use cairn_types::texts::{Languages, Texts};
 use jiff::SignedDuration;
 use parking_lot::RwLock;
@@ -35,6 +36,7 @@ pub struct ChatSettings {
     pub transcriber: Option<Arc<Transcriber>>,
     /// Least time between two edits of a draft; `None`: no drafts are shown.
     pub draft_every: Option<Duration>,
+    pub marks: Marks,
     /// How long a person's next message is waited for before they are answered; zero: not at all.
     pub gather: Duration,
     /// Limits on the messages that are answered after downtime.
@@ -56,6 +58,7 @@ impl ChatSettings {
             document_reader: attach.document_reader,
             transcriber: None,
             draft_every: None,
+            marks: Marks::default(),
             gather: Duration::ZERO,
             catch_up: CatchUp::default(),
         }
@@ -87,6 +90,34 @@ impl ChatSettings {
             document_reader: self.document_reader,
             images,
         }
+    }
+}
+
+/// The reactions that mark people's messages, as the network takes them; none of one: it changes nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Marks {
+    pub seen: Option<String>,
+    pub working: Option<String>,
+    pub failed: Option<String>,
+}
+
+impl Marks {
+    pub(crate) fn any(&self) -> bool {
+        self.seen.is_some() || self.working.is_some() || self.failed.is_some()
+    }
+
+    fn of(&self, mark: Option<Mark>) -> Option<&str> {
+        match mark? {
+            Mark::Seen => self.seen.as_deref(),
+            Mark::Working => self.working.as_deref().or(self.seen.as_deref()),
+            Mark::Failed => self.failed.as_deref(),
+        }
+    }
+
+    /// The reaction that goes and the one that comes; `None`: it is the same one.
+    pub(crate) fn step(&self, from: Option<Mark>, to: Option<Mark>) -> Option<(Option<&str>, Option<&str>)> {
+        let (from, to) = (self.of(from), self.of(to));
+        (from != to).then_some((from, to))
     }
 }
 

@@ -13,6 +13,7 @@ mod open;
 mod options;
 mod past;
 mod ports;
+mod ranking;
 mod store;
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cairn_types::ports::Embedder;
+use cairn_types::ports::{Embedder, Reranker};
 
 use crate::files::progress::Progress;
 
@@ -26,6 +26,8 @@ pub struct StoreOptions {
     pub database: Option<DatabaseOptions>,
     /// The model that makes vectors of what is said, for searches; none: they go by words alone.
     pub embedder: Option<Arc<dyn Embedder>>,
+    /// The model that orders the best search results again; none: they stay in the order that was found.
+    pub reranker: Option<Arc<dyn Reranker>>,
 }
 
 impl StoreOptions {
@@ -39,6 +41,7 @@ impl StoreOptions {
             progress: Progress::default(),
             database: None,
             embedder: None,
+            reranker: None,
         }
     }
 }

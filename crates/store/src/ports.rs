@@ -34,7 +34,6 @@ use crate::views::codec::{Key, encode_small, view_error};
 use crate::views::history::HistoryPage;
 use crate::views::lists::{MadeAt, Totals};
 use crate::views::rows::Speaker;
-use crate::views::vectors::quantized;
 use crate::views::{Command, KeptSnapshot, memories, registry_view};
 use cairn_core::store_port::{ChannelLine, Due};
 use cairn_types::ports::MemoryTrail;
@@ -51,9 +50,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Longest that a search waits until all that was journalled can be found.
 const SETTLE_LIMIT: Duration = Duration::from_secs(5);
-
-/// Longest that a search waits for the vector of its question.
-const QUESTION_LIMIT: Duration = Duration::from_millis(500);
 
 /// One page of search results, best first.
 #[derive(Debug, Clone, PartialEq)]
@@ -626,36 +622,22 @@ impl Store {
             drop(tokio::time::timeout(SETTLE_LIMIT, settled).await);
         }
         let lacks = asked.saturating_sub(self.inner.index.reaches());
+        let (hits, next) = self.ranked(query, after).await?;
+        Ok(Found { hits, next, unindexed: lacks })
+    }
+
+    /// One page in the order of words, and of vectors where a model makes them.
+    pub(crate) async fn in_order(
+        &self,
+        query: Query,
+        after: Option<SearchPlace>,
+    ) -> Result<(Vec<Hit>, Option<SearchPlace>), StoreError> {
         let is_wide = query.channel.is_none() || query.said != SaidFilter::default();
         let asked = self.vector_of(&query.text).await;
         let search = move |inner: &Inner, reads: &Reads<'_>| {
             inner.index.search((&query, asked.as_deref()), after, reads)
         };
-        let (hits, next) =
-            if is_wide { self.read("a search", search).await? } else { self.look(search).await? };
-        Ok(Found { hits, next, unindexed: lacks })
-    }
-
-    /// The vector of a question, made on a thread of its own; none without a model, or when it takes too long: then words
-    /// alone decide.
-    async fn vector_of(&self, text: &str) -> Option<Vec<i8>> {
-        let embedder = Arc::clone(self.inner.options.embedder.as_ref()?);
-        let made = async {
-            let permit = self.inner.questions.clone().acquire_owned().await.ok()?;
-            let text = text.to_owned();
-            let make = move || {
-                let vector = quantized(&embedder.embed(&text));
-                drop(permit);
-                vector
-            };
-            tokio::task::spawn_blocking(make).await.ok()
-        };
-        let made = tokio::time::timeout(QUESTION_LIMIT, made).await.ok().flatten();
-        if made.is_none() {
-            metrics::counter!("cairn_embedding_failures_total").increment(1);
-            tracing::warn!("the vector of a question was not made in time; the search goes by words alone");
-        }
-        made
+        if is_wide { self.read("a search", search).await } else { self.look(search).await }
     }
 
     /// Has the index take in what is said up to that record. `None`: it has so many tasks before it that it is far behind.

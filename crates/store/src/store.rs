@@ -87,6 +87,25 @@ pub struct Store {
     pub(crate) inner: Arc<Inner>,
 }
 
+/// What is asked of models that rank.
+pub(crate) struct Ranking {
+    /// Questions that may get a vector at once.
+    pub(crate) questions: Arc<tokio::sync::Semaphore>,
+    /// Whether the last question got no vector, or results were not reranked.
+    pub(crate) vectors_fail: AtomicBool,
+    pub(crate) rerank_fails: AtomicBool,
+}
+
+impl Ranking {
+    fn new() -> Self {
+        Self {
+            questions: Arc::new(tokio::sync::Semaphore::new(QUESTIONS)),
+            vectors_fail: AtomicBool::new(false),
+            rerank_fails: AtomicBool::new(false),
+        }
+    }
+}
+
 pub(crate) struct Inner {
     pub(crate) options: StoreOptions,
     pub(crate) appender: Appender,
@@ -106,8 +125,7 @@ pub(crate) struct Inner {
     /// Wakes the thread that makes vectors, and has it end.
     to_embed: SyncSender<()>,
     ends_embedding: Arc<AtomicBool>,
-    /// Questions whose vectors are made at once.
-    pub(crate) questions: Arc<tokio::sync::Semaphore>,
+    pub(crate) ranking: Ranking,
     /// Those that are kept at once.
     pub(crate) snapshots: tokio::sync::Semaphore,
     maintenance: Arc<tokio::sync::Mutex<()>>,
@@ -280,7 +298,7 @@ impl Store {
         let inner = Inner {
             to_embed,
             ends_embedding,
-            questions: Arc::new(tokio::sync::Semaphore::new(QUESTIONS)),
+            ranking: Ranking::new(),
             journal,
             readers: Arc::new(tokio::sync::Semaphore::new(READERS)),
             background: Background::new(BACKGROUND),

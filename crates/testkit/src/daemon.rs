@@ -1,6 +1,7 @@
 //! The real binary as a process: started, asked over its socket, measured, killed.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -10,7 +11,8 @@ use hyper::body::Bytes;
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use tokio::net::UnixStream;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
 use tokio::process::{Child, Command};
 
 use crate::systemd::Systemd;
@@ -146,14 +148,35 @@ impl Daemon {
 }
 
 #[derive(Debug, Clone)]
+enum Target {
+    Socket(PathBuf),
+    Tcp(SocketAddr),
+}
+
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+
+#[derive(Debug, Clone)]
 pub struct Client {
-    socket: PathBuf,
+    target: Target,
+    token: Option<String>,
 }
 
 impl Client {
     /// A client of the socket at that path; nothing is connected yet.
     pub fn new(socket: &Path) -> Self {
-        Self { socket: socket.to_owned() }
+        Self { target: Target::Socket(socket.to_owned()), token: None }
+    }
+
+    /// A client of an address; nothing is connected yet.
+    pub fn tcp(address: SocketAddr) -> Self {
+        Self { target: Target::Tcp(address), token: None }
+    }
+
+    /// The same client with a token for each request.
+    pub fn with_token(self, token: &str) -> Self {
+        Self { token: Some(token.to_owned()), ..self }
     }
 
     /// Sends a request, with a JSON body unless it is null, and reads the whole answer.
@@ -187,13 +210,18 @@ impl Client {
         accept: &str,
         body: Vec<u8>,
     ) -> io::Result<hyper::Response<hyper::body::Incoming>> {
-        let stream = UnixStream::connect(&self.socket).await?;
+        let stream: Box<dyn Stream> = match &self.target {
+            Target::Socket(socket) => Box::new(UnixStream::connect(socket).await?),
+            Target::Tcp(address) => Box::new(TcpStream::connect(address).await?),
+        };
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
         tokio::spawn(connection);
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
+        let mut request = Request::builder().method(method).uri(path);
+        if let Some(token) = &self.token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        let request = request
             .header("host", "cairn")
             .header("accept", accept)
             .header("content-type", "application/json")
@@ -310,8 +338,16 @@ impl Events {
 impl Client {
     /// Subscribes to the daemon's events.
     pub async fn events(&self) -> io::Result<Events> {
-        let response = self.send("GET", "/v1/events", "text/event-stream", Vec::new()).await?;
-        Ok(Events { body: response.into_body(), text: String::new() })
+        self.stream("/v1/events").await
+    }
+
+    /// Opens a stream of events that must answer 200.
+    pub async fn stream(&self, path: &str) -> io::Result<Events> {
+        let response = self.send("GET", path, "text/event-stream", Vec::new()).await?;
+        match response.status() {
+            StatusCode::OK => Ok(Events { body: response.into_body(), text: String::new() }),
+            status => Err(io::Error::other(format!("{path} answered {status}"))),
+        }
     }
 
     /// Sends a message and looks on at its turn: `accepted`, `delta`, `tool`, `approval`, `waiting`, `reply`, `error`.

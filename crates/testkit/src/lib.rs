@@ -18,6 +18,7 @@ pub mod multipart;
 pub mod postgres;
 pub mod proxy;
 pub mod random;
+pub mod ranking;
 pub mod rig;
 pub mod runtime;
 pub mod search;

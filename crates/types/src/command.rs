@@ -356,10 +356,10 @@ impl Permission {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CommandPermissions {
-    /// People who may use every command that is not for nobody: "discord/ID", "telegram/ID".
+    /// People who may use every command except those set to "nobody": "discord/ID", "telegram/ID".
     pub operators: Vec<String>,
-    /// Who may use a command, of those whom the bot serves. "everyone"; "direct": everybody in a private chat, in a group the
-    /// operators alone; "operators"; "nobody". Who may approve is decided by [defaults.trust] and [agents.trust].
+    /// Who may use a command, among the people whom the bot serves. "everyone"; "direct": everybody in private chats,
+    /// only operators in groups; "operators"; "nobody". [defaults.trust] and [agents.trust] decide who may approve.
     pub help: Permission,
     pub status: Permission,
     pub context: Permission,
@@ -368,7 +368,8 @@ pub struct CommandPermissions {
     pub forget: Permission,
     pub remind: Permission,
     pub reminders: Permission,
-    /// In a group, "everyone" may look, and set it for themselves with `/private me`; for the chat it counts as "direct".
+    /// In a group, "everyone" may show the setting, and set it for themselves with `/private me`; for the whole chat it
+    /// counts as "direct".
     pub private: Permission,
     pub export: Permission,
     pub forgetme: Permission,

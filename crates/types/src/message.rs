@@ -422,6 +422,14 @@ pub enum Change {
         addressed: bool,
     },
     Deleted,
+    /// Somebody reacted to it, or took that back. It counts for messages of the bot alone.
+    Reacted {
+        /// An empty name: the network does not tell it.
+        by: Author,
+        /// An emoji, or the name of a custom one between colons.
+        emoji: String,
+        removed: bool,
+    },
 }
 
 /// A message that is accepted and durable, not yet in a turn.

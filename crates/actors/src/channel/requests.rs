@@ -14,7 +14,7 @@ use cairn_types::event::{
 };
 use cairn_types::ids::{Generation, LOCAL_PLATFORM, MessageId, RunId, TurnId};
 use cairn_types::message::{Amendment, Author, Change, Entry, Inbound, Pending, Role, fingerprint};
-use cairn_types::ports::{Admission, Answer, Refusal, Seen, StoreError};
+use cairn_types::ports::{Admission, Answer, Mark, Refusal, Seen, StoreError};
 use cairn_types::texts::Key;
 
 use super::state::{ChannelState, Failed, answer};
@@ -262,6 +262,9 @@ impl ChannelState {
         let progress = self.handle.subscribers.join(&inbound.message);
         self.commit(events).await?;
         metrics::counter!("cairn_accepted_total").increment(1);
+        if inbound.addressed {
+            self.mark(std::slice::from_ref(&inbound.message), None, Some(Mark::Seen));
+        }
         self.advance().await?;
         Ok(Admission { turn, progress })
     }
@@ -321,7 +324,7 @@ impl ChannelState {
         Ok(Some(answer_of(message, end, reply, finish, notice)))
     }
 
-    /// Applies an edit or a deletion of an earlier message. It is durable when this returns.
+    /// Applies an edit or a deletion of an earlier message, or a reaction to one. It is durable when this returns.
     async fn amend(&mut self, amendment: &Amendment) -> Result<(), Failed<Refusal>> {
         if self.draining {
             return Err(Refusal::Unavailable("stopping").into());
@@ -335,6 +338,7 @@ impl ChannelState {
         let change = match amendment.change {
             Change::Edited { .. } => "edited",
             Change::Deleted => "deleted",
+            Change::Reacted { .. } => "reacted",
         };
         metrics::counter!("cairn_amendments_total", "change" => change).increment(1);
         self.commit(vec![event]).await?;

@@ -11,7 +11,7 @@ use cairn_core::thrashing::ThrashingWatch;
 use cairn_types::event::{Event, MessageEvent, NewRecord, Record, TurnEnd};
 use cairn_types::ids::{MessageId, RunId, TurnId};
 use cairn_types::model::Finish;
-use cairn_types::ports::{Refusal, StoreError, TurnFailure};
+use cairn_types::ports::{Mark, Refusal, StoreError, TurnFailure};
 use cairn_types::tier::Tier;
 use jiff::Timestamp;
 use ractor::ActorRef;
@@ -23,12 +23,14 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::voice::VoiceAnswer;
 use crate::failure::{self, ChannelFault, RuntimeError};
 use crate::handle::ChannelHandle;
+use crate::marks::Marker;
 use crate::messages::{AlarmMsg, ChannelMsg, CompactorMsg, Reply, RouterMsg};
 use crate::shared::Shared;
 use crate::show::Show;
 use crate::tasks::Ended;
 use crate::telemetry::Times;
 use crate::turn::CallUnderWay;
+use crate::typing::Typing;
 
 /// Why something was not done.
 pub(super) enum Failed<E> {
@@ -101,6 +103,9 @@ pub(crate) struct ChannelArgs {
     pub(crate) token: CancellationToken,
 }
 
+/// Most messages of one turn that are marked, the newest ones.
+const MARKED_MAX: usize = 8;
+
 /// How long a channel stays awake after an activity.
 const FRESH: Duration = Duration::from_secs(2);
 
@@ -140,6 +145,10 @@ pub(crate) struct ChannelState {
     /// When messages that may be pending came in, since `began`.
     pub(super) arrivals: BTreeMap<MessageId, Arrival>,
     pub(super) began: Instant,
+    /// Typing that is shown while messages that get an answer still wait for more.
+    pub(super) gathering_typing: Option<Typing>,
+    /// Shows marks at people's messages, once there was one to show.
+    marker: Option<Marker>,
     /// The time of the last record that was reported.
     pub(super) reported_at: Timestamp,
     /// Delayed messages to itself. They end with the actor.
@@ -214,6 +223,8 @@ impl ChannelState {
             asked_for: BTreeSet::new(),
             arrivals: BTreeMap::new(),
             began: Instant::now(),
+            gathering_typing: None,
+            marker: None,
             reported_at: Timestamp::UNIX_EPOCH,
             timers: JoinSet::new(),
         }
@@ -240,6 +251,21 @@ impl ChannelState {
         }
         self.notify_watchers(&records);
         Ok(())
+    }
+
+    /// Marks messages that people sent, where the network and the configuration have marks. Nothing waits for it.
+    pub(super) fn mark(&mut self, messages: &[MessageId], from: Option<Mark>, to: Option<Mark>) {
+        let channel = &self.handle.id;
+        let Some(platform) = self.shared.ports.platform(channel) else { return };
+        if !platform.traits().marks {
+            return;
+        }
+        let tasks = &self.shared.lifecycle.tasks;
+        let marker = self.marker.get_or_insert_with(|| Marker::begin(tasks, platform, channel.clone()));
+        let is_sent = |message: &&MessageId| !message.is_reminder() && !message.is_correction();
+        for message in messages.iter().rev().filter(is_sent).take(MARKED_MAX) {
+            marker.set(message.clone(), from, to);
+        }
     }
 
     /// Appends in a separate task, which finishes even if this actor is killed. The next actor reads the store only after

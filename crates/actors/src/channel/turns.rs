@@ -18,7 +18,7 @@ use cairn_types::event::{
 use cairn_types::ids::{LOCAL_PLATFORM, MessageId, OutboxId, Seq, TurnId};
 use cairn_types::message::{Inbound, Part, Pending, Role, ToolCall, fingerprint};
 use cairn_types::model::{Finish, Usage};
-use cairn_types::ports::{Answer, Reply, StoreError, Toolset, TurnFailure};
+use cairn_types::ports::{Answer, Mark, Reply, StoreError, Toolset, TurnFailure};
 use cairn_types::texts::Key;
 use cairn_types::tool::approval::ApprovalOutcome;
 use cairn_types::tool::{Effect, ToolOutcome, ToolUse, logged_arguments};
@@ -185,7 +185,9 @@ impl ChannelState {
             }
             let events = self.next_turn_events(None);
             if events.is_empty() {
-                if let Some(wait) = self.gathering() {
+                let wait = self.gathering();
+                self.show_gathering(wait.is_some());
+                if let Some(wait) = wait {
                     self.later(wait, || ChannelMsg::Retry);
                 }
                 return Ok(());
@@ -197,6 +199,20 @@ impl ChannelState {
         }
     }
 
+    /// Shows typing as soon as a message that gets an answer is accepted, while its turn waits for more of it.
+    fn show_gathering(&mut self, waits: bool) {
+        let awaited =
+            waits && self.handle.read(|conversation| conversation.pending.iter().any(|one| one.addressed));
+        if !awaited {
+            self.gathering_typing = None;
+        } else if self.gathering_typing.is_none()
+            && let Some(platform) = self.shared.ports.platform(&self.handle.id)
+        {
+            let tasks = &self.shared.lifecycle.tasks;
+            self.gathering_typing = Some(Typing::begin(tasks, platform, self.handle.id.clone()));
+        }
+    }
+
     fn run_turn(&mut self, open: &OpenTurn) {
         self.attempts += 1;
         let attempt = self.attempts;
@@ -204,10 +220,11 @@ impl ChannelState {
         self.handle.subscribers.begin(&open.messages);
         let turn = TurnLink { channel: self.myself.clone(), attempt };
         let span = telemetry::turn_span(&self.handle.id, &open.id);
+        let typing = self.gathering_typing.take();
         let show = span.in_scope(|| {
             let token = self.token.child_token();
             let Shared { ports, lifecycle, .. } = &self.shared;
-            Show::begin(ports, &lifecycle.tasks, &self.handle, &turn, open, token).map(Arc::new)
+            Show::begin(ports, &lifecycle.tasks, &self.handle, &turn, open, token, typing).map(Arc::new)
         });
         let (times, call) = (Arc::<Times>::default(), Arc::<CallUnderWay>::default());
         let authors = self.handle.read(|conversation| authors_of(conversation, open));
@@ -221,6 +238,7 @@ impl ChannelState {
             authors: authors.clone(),
             client: self.handle.client_tools(),
         };
+        self.mark(&open.asked, Some(Mark::Seen), Some(Mark::Working));
         let started = Instant::now();
         self.current = Some(Current { attempt, token: token.clone(), started, times, call, authors, show });
         let channel = self.myself.clone();
@@ -291,11 +309,17 @@ impl ChannelState {
             let people = authors_of(conversation, open);
             let messages = joining(&pending, &people, taken, settings.window.usable_tokens());
             let (turn, first_seq) = (open.id.clone(), conversation.next_seq);
-            (!messages.is_empty()).then_some(TurnEvent::Joined { turn, messages, first_seq })
+            let joined = TurnEvent::Joined { turn, messages: messages.clone(), first_seq };
+            (!messages.is_empty()).then_some((joined, messages))
         });
-        let Some(joined) = joined else { return Ok(()) };
+        let Some((joined, messages)) = joined else { return Ok(()) };
         tracing::debug!(channel = %self.handle.id, "pending messages join the turn");
-        self.commit(vec![Event::Turn(joined)]).await
+        self.commit(vec![Event::Turn(joined)]).await?;
+        let asked = self.handle.read(|conversation| Some(conversation.open_turn.as_ref()?.asked.clone()));
+        let asked = asked.unwrap_or_default();
+        let asked: Vec<MessageId> = messages.into_iter().filter(|message| asked.contains(message)).collect();
+        self.mark(&asked, Some(Mark::Seen), Some(Mark::Working));
+        Ok(())
     }
 
     /// The emergency: synchronous, without a model, whether or not a run is under way. True: something left the window.
@@ -359,6 +383,7 @@ impl ChannelState {
     /// retried.
     async fn close(&mut self, closing: Closing) -> Result<(), Failed<StoreError>> {
         let prints = self.handle.read(|conversation| fingerprints_of(conversation, &closing.messages));
+        let asked = self.handle.read(|conversation| Some(conversation.open_turn.as_ref()?.asked.clone()));
         if let Err(failed) = self.commit(closing.events.clone()).await {
             if matches!(failed, Failed::Refused(_)) {
                 self.unsaved = Some(closing);
@@ -368,6 +393,8 @@ impl ChannelState {
         }
         self.current = None;
         self.remember(prints, &closing.end);
+        let is_failed = matches!(closing.end.outcome, TurnOutcome::Failed { .. } | TurnOutcome::DeadLettered);
+        self.mark(&asked.unwrap_or_default(), Some(Mark::Working), is_failed.then_some(Mark::Failed));
         if let Some(voice) = closing.voice.clone() {
             self.speak(voice);
         }

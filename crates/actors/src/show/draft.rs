@@ -22,6 +22,10 @@ use crate::ports::Ports;
 /// Longest that one request may take before its fate counts as unknown.
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 
+/// After this many edits, edits come half as often. Both networks limit edits, and a long answer must not use up what its end
+/// needs: with the default interval a minute has at most twenty edits.
+const BRISK_EDITS: u32 = 10;
+
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// Pause between the attempts to learn the fate of a draft, after its turn has ended.
@@ -46,6 +50,7 @@ pub(super) struct Drafter {
     /// The message is full; the value is the number of restarts of the answer at that time.
     full_since: Option<u64>,
     pace: Pace,
+    n_edits: u32,
 }
 
 enum Next {
@@ -78,6 +83,7 @@ impl Drafter {
             shown: String::new(),
             full_since: None,
             pace: Pace::up_to(PAUSE_MAX),
+            n_edits: 0,
         })
     }
 
@@ -154,7 +160,9 @@ impl Drafter {
         match result.unwrap_or_else(|_| Err(SendError::Unknown("no answer in time".to_owned()))) {
             Ok(()) => {
                 self.shown = words;
-                Next::At(Instant::now() + self.every)
+                self.n_edits += 1;
+                let slower = if self.n_edits < BRISK_EDITS { 1 } else { 2 };
+                Next::At(Instant::now() + self.every * slower)
             }
             Err(SendError::Refused(reason)) => {
                 tracing::debug!(channel = %self.handle.id, reason, "no more drafts are shown");

@@ -47,7 +47,8 @@ pub(crate) struct Show {
 }
 
 impl Show {
-    /// Shows typing from now on, and drafts if the platform supports them. `None`: the channel is not on a chat network.
+    /// Shows typing from now on, and drafts if the platform supports them. `typing`: what is shown since before the turn.
+    /// `None`: the channel is not on a chat network.
     pub(crate) fn begin(
         ports: &Arc<Ports>,
         tasks: &Tasks,
@@ -55,12 +56,13 @@ impl Show {
         turn: &TurnLink,
         open: &OpenTurn,
         token: CancellationToken,
+        typing: Option<Typing>,
     ) -> Option<Self> {
         let platform = ports.platform(&handle.id)?;
         // While the platform guards against duplicates, the fate of a draft can still be learnt.
         let guarded = platform.traits().repeat_within.and_then(|within| Duration::try_from(within).ok());
         let finish_limit = guarded.unwrap_or_default().max(FINISH_LIMIT);
-        let typing = Typing::begin(tasks, Arc::clone(&platform), handle.id.clone());
+        let typing = typing.unwrap_or_else(|| Typing::begin(tasks, Arc::clone(&platform), handle.id.clone()));
         let drafter = Drafter::new(ports, handle, turn, open, platform);
         let draft = drafter.map(|drafter| {
             let stop = DraftStop::default();

@@ -18,6 +18,7 @@ mod joins;
 mod kills;
 mod liveness;
 mod long;
+mod marks;
 mod notices;
 mod outage;
 mod outbox;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use cairn_types::event::{DeliveryEvent, Event};
 use cairn_types::ids::ChannelId;
+use cairn_types::message::{Gather, Inbound};
 use cairn_types::model::{ModelError, RefusalCause};
 use tokio::time::Instant;
 
@@ -39,6 +40,26 @@ async fn typing_is_shown_at_once_and_again_and_never_after_the_last_part() {
     let acts = world.net.acts();
     assert_eq!(acts.iter().filter(|act| is_sent(act)).count(), 3);
     assert!(is_sent(acts.last().unwrap()), "typing follows the last part: {acts:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn typing_is_shown_at_once_while_a_message_still_waits_for_its_next_part() {
+    let (world, live) = started().await;
+    let gate = world.model.hold(Kind::Reply);
+    let gather = Gather { wait: Duration::from_millis(1_500), ..Gather::default() };
+    let aside = Inbound { gather: gather.clone(), addressed: false, ..message(&group(), "x", "not for you") };
+    drop(live.submit(aside).await.unwrap());
+    settle().await;
+    assert!(world.net.acts().is_empty());
+    let start = Instant::now();
+    let asked = live.submit(Inbound { gather, ..message(&group(), "a", "hello") }).await.unwrap();
+    settle().await;
+    assert_eq!(world.net.times(start, is_typing), [0]);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(world.model.requests(Kind::Reply).len(), 1);
+    assert_eq!(world.net.times(start, is_typing), [0, 4_000], "the turn goes on with what is shown");
+    gate.add_permits(1);
+    reply(asked).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -113,6 +134,20 @@ async fn a_draft_is_edited_as_words_come_and_ends_as_the_reply() {
     assert!(matches!(last, Act::Edited { words, .. } if words == "one two three four"));
     let answers = |act: &Act| matches!(act, Act::Sent { reply_to: Some(to), .. } if to == "a");
     assert_eq!(acts.iter().filter(|act| answers(act)).count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_answer_is_edited_half_as_often_after_the_tenth_edit() {
+    let world = drafting();
+    let live = world.start().await;
+    let start = Instant::now();
+    let words: Vec<String> = (0..30).map(|n| format!("{n} ")).collect();
+    ask(&live, slow(&words.iter().map(String::as_str).collect::<Vec<_>>()), &world).await;
+    world.store.until(1, is_settled).await;
+    let times = world.net.times(start, is_edited);
+    let gaps: Vec<u128> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(gaps[..9].iter().all(|gap| *gap < 2_000), "{gaps:?}");
+    assert!(gaps[9..gaps.len() - 1].iter().all(|gap| *gap >= 2_000), "{gaps:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -81,7 +81,7 @@ async fn the_token_among_other_words_is_left_out() {
     assert_eq!(world.net.words(&group()), ["Noted."]);
     let shown = world.net.acts().into_iter().filter_map(|act| match act {
         Act::Sent { words, .. } | Act::Edited { words, .. } => Some(words),
-        Act::Typing { .. } => None,
+        Act::Typing { .. } | Act::Marked { .. } => None,
     });
     assert!(shown.into_iter().all(|words| !words.contains("SAY")));
     assert!(matches!(outcomes(&world)[..], [TurnOutcome::Answered { .. }]));

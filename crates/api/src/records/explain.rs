@@ -16,6 +16,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
     pub channel: ChannelId,
+    /// What people see as the name of the chat.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chat_name: Option<String>,
     pub turn: TurnId,
     /// The turn before it in the channel; `after`: the turn after it.
     pub before: Option<TurnId>,
@@ -164,6 +167,9 @@ pub struct StageRecord {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunExplanation {
     pub channel: ChannelId,
+    /// What people see as the name of the chat.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chat_name: Option<String>,
     pub run: RunId,
     pub trigger: Trigger,
     /// First of the entries that it was to summarise, or that the summaries it was to merge cover; `to_seq`: the last.

@@ -70,6 +70,7 @@ pub use people::ForgetRequest;
 pub use people::PairingRecord;
 pub use people::RetainRecord;
 pub use people::RetainRequest;
+pub use people::{PrivateRecord, PrivateRequest};
 pub use prompts::prompt_diff;
 pub use prompts::regions;
 pub use reload::{KeyChange, Reloaded};

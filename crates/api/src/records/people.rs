@@ -78,6 +78,28 @@ pub struct BanRequest {
     pub lasts: Option<String>,
 }
 
+/// A person or a chat from which nothing is learnt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PrivateRecord {
+    /// `PLATFORM/USER` of a person, `PLATFORM/CHAT` of a chat.
+    pub who: String,
+    pub is_chat: bool,
+    pub since: Timestamp,
+}
+
+/// Makes a person or a chat private, or ends that; exactly one of them is named.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PrivateRequest {
+    /// `PLATFORM/USER`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// `PLATFORM/CHAT`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chat: Option<String>,
+    pub on: bool,
+}
+
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ForgetRequest {

@@ -264,6 +264,9 @@ impl StatusRecord {
 pub struct OutboxRecord {
     pub id: OutboxId,
     pub channel: ChannelId,
+    /// What people see as the name of the chat.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chat_name: Option<String>,
     pub turn: TurnId,
     /// The reply's entry; for a note, the newest entry that it is about.
     pub seq: Seq,

@@ -7,7 +7,7 @@ use cairn_types::model::{ModelError, Usage};
 use cairn_types::trace::{CUT_SHORT, FailedTry};
 
 use super::{
-    Block, Cell, Column, Show, Span, Target, bad, channel, entries, link, or_dash, section, time, words,
+    Block, Cell, Column, Show, Span, Target, bad, entries, link, named_channel, or_dash, section, time, words,
 };
 use crate::records::{
     CallOf, CallRecord, Explanation, QuoteRecord, RecalledRecord, RunExplanation, SaidRecord, StageRecord,
@@ -19,7 +19,7 @@ impl Show for Explanation {
     fn show(&self) -> Vec<Block> {
         let mut facts = vec![
             ("turn", words(&self.turn)),
-            ("channel", channel(&self.channel)),
+            ("channel", named_channel(&self.channel, self.chat_name.as_deref())),
             ("outcome", outcome(self)),
             ("started", time(self.started_at)),
             ("ended", self.ended_at.map_or_else(|| words("-"), time)),
@@ -66,7 +66,7 @@ impl Show for RunExplanation {
         works_on.extend(words(format!(", {}", counted(self.messages, "message", "messages"))));
         let mut facts = vec![
             ("run", words(&self.run)),
-            ("channel", channel(&self.channel)),
+            ("channel", named_channel(&self.channel, self.chat_name.as_deref())),
             ("outcome", outcome),
             ("started by", words(self.trigger.name())),
             ("started", time(self.started_at)),

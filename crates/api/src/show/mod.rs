@@ -19,6 +19,7 @@ use cairn_types::ids::{ChannelId, MemoryId, RunId, Seq, SummaryId, TurnId};
 use jiff::Timestamp;
 
 use crate::records::CallOf;
+use crate::text::one_line;
 
 pub use self::context::window;
 pub use self::status::troubles;
@@ -140,6 +141,13 @@ fn link(to: Target, text: impl Display) -> Cell {
 
 fn channel(channel: &ChannelId) -> Cell {
     link(Target::Channel(channel.clone()), channel)
+}
+
+/// A channel with what people see as the name of its chat.
+fn named_channel(id: &ChannelId, name: Option<&str>) -> Cell {
+    let mut cell = channel(id);
+    cell.extend(name.map(|name| Span::Words(format!(" ({})", one_line(name)))));
+    cell
 }
 
 /// A range of entries, with a link to its last.

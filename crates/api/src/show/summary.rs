@@ -19,7 +19,7 @@ impl Show for SummaryView {
         let facts = vec![
             ("summary", words(&line.id)),
             ("channel", channel(&self.channel)),
-            ("stands for", entries(&self.channel, line.from_seq, line.to_seq)),
+            ("replaces", entries(&self.channel, line.from_seq, line.to_seq)),
             ("said", words(format!("{} to {}", day(line.from_at), day(line.to_at)))),
             ("level", words(line.level)),
             ("tokens", words(grouped(line.tokens.into()))),

@@ -166,7 +166,7 @@ fn turn() -> Explanation {
     summary["id"] = "s1".into();
     marker["made_by"] = Value::Null;
     read(json!({
-        "channel": "main/telegram/-100", "turn": "t5", "before": "t4", "after": null,
+        "channel": "main/telegram/-100", "chat_name": "Tea › Cakes", "turn": "t5", "before": "t4", "after": null,
         "started_at": "2026-03-05T09:00:00Z", "ended_at": "2026-03-05T09:00:03Z", "outcome": "dead_lettered",
         "failure": "refused: a filter", "undone": true, "interruptions": 1,
         "delivered_at": "2026-03-05T09:00:04Z",

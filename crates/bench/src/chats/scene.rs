@@ -124,8 +124,8 @@ impl Scene {
              [[models]]\nid = \"main\"\nprovider = \"openai\"\nbase_url = \"{}\"\nmodel = \"fake\"\n\
              context_window = {}\nmax_output_tokens = 600\n\n\
              [[agents]]\nid = \"main\"\nmodels = [\"main\"]\n\n\
-             [discord]\ntoken_file = \"discord.token\"\ngather_ms = 0\napi_url = \"{}\"\ndirect = \"open\"\nservers = [{GUILD}]\n\n\
-             [telegram]\ntoken_file = \"telegram.token\"\ngather_ms = 0\napi_url = \"{}\"\ndirect = \"open\"\nchats = [{}]\n\n{more}",
+             [discord]\ntoken_file = \"discord.token\"\ngather_ms = 0\ndrafts = false\napi_url = \"{}\"\ndirect = \"open\"\nservers = [{GUILD}]\n\n\
+             [telegram]\ntoken_file = \"telegram.token\"\ngather_ms = 0\ndrafts = false\napi_url = \"{}\"\ndirect = \"open\"\nchats = [{}]\n\n{more}",
             setting.log,
             self.model.base_url(),
             setting.window,

@@ -103,7 +103,7 @@ impl Scene {
             "[log]\nlevel = \"info\"\n\n[limits]\nshutdown_secs = 1\n\n[defaults.compaction]\nretry_base_ms = 10\n\n\
              [[models]]\nid = \"main\"\nprovider = \"openai\"\nbase_url = \"{}\"\nmodel = \"fake\"\n\
              context_window = {WINDOW}\nmax_output_tokens = 600\n\n[[agents]]\nid = \"main\"\nmodels = [\"main\"]\n\n\
-             [telegram]\ntoken_file = \"telegram.token\"\ngather_ms = 0\napi_url = \"{}\"\ndirect = \"open\"\n\n{more}",
+             [telegram]\ntoken_file = \"telegram.token\"\ngather_ms = 0\ndrafts = false\napi_url = \"{}\"\ndirect = \"open\"\n\n{more}",
             model.base_url(),
             telegram.api_url(),
         );

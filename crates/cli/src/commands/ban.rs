@@ -17,22 +17,22 @@ use cairn_config::is_person;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  cairn ban                                        list who is banned
+  cairn ban                                        list banned people
   cairn ban telegram/123456789
   cairn ban discord/80351110224678912 --for 3d --reason 'sells watches'
 
-Whom you ban is heard nowhere, whatever allow lists say, and is told nothing,
-except that a button or a slash command of theirs is refused.
-What was said before stays in the history: `cairn forget-user` erases it. In a
-chat operators write `/ban WHO [for 3d] [REASON]`.")]
+The bot ignores banned people everywhere, even if an allow-list names them.
+It sends them nothing, but refuses their buttons and slash commands.
+Earlier messages stay in the history; `cairn forget-user` erases them. In a
+chat, operators write `/ban WHO [for 3d] [REASON]`.")]
 pub struct BanArgs {
-    /// The person: PLATFORM/USER, as `cairn history` shows them [default: list who is banned]
+    /// The person: PLATFORM/USER, as `cairn history` shows them [default: list banned people]
     #[arg(value_name = "USER")]
     user: Option<String>,
-    /// How long it lasts, such as 3d, 12h or 30m [default: until it is lifted]
+    /// How long, such as 3d, 12h or 30m [default: until you lift it]
     #[arg(long = "for", value_name = "TIME", requires = "user")]
     lasts: Option<String>,
-    /// Why, for whoever asks later
+    /// The reason, for your records
     #[arg(long, value_name = "TEXT", requires = "user")]
     reason: Option<String>,
 }
@@ -55,7 +55,7 @@ pub async fn ban(global: Global, args: BanArgs) -> Result<(), Failure> {
     let user = user.trim().to_owned();
     if !is_person(&user) {
         return Err(Failure::usage(
-            format!("`{}` names nobody", user.escape_debug()),
+            format!("`{}` is not a person", user.escape_debug()),
             "write PLATFORM/USER with the person's id there, such as telegram/123456789",
         ));
     }

@@ -25,8 +25,8 @@ Examples:
   cairn channels --limit 50
   cairn channels --after main/local/ops --json
 
-Channels are listed by name; --after takes the name of a channel. Of a channel
-that is asleep the list shows what was stored last; it wakes none.")]
+Channels are listed by name; --after takes a channel's name. For a sleeping
+channel the list shows the last stored figures, without waking it.")]
 pub struct ChannelsArgs {
     #[command(flatten)]
     page: PageArgs,
@@ -52,7 +52,7 @@ Examples:
   cairn context main --json
   cairn context helper/local/ops
 
-The bar shows how full the window is and where the tiers begin. NO_COLOR turns
+The bar shows how full the window is and where the tiers start. NO_COLOR turns
 colours off.")]
 pub struct ContextArgs {
     #[command(flatten)]
@@ -92,7 +92,7 @@ Showing an artifact does not count as reading it: it still expires.")]
         #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true,
               value_parser = args::number(1, u64::MAX))]
         from: u64,
-        /// Most lines
+        /// Maximum number of lines
         #[arg(long, value_name = "N", default_value_t = 1_000, allow_negative_numbers = true,
               value_parser = args::number(1, u64::MAX))]
         count: u64,
@@ -156,18 +156,18 @@ Examples:
   cairn compact main --wait
   cairn compact main 'keep every figure of the budget' --wait
 
-Summarises all but the last turn, even below every threshold. A run that is
-under way ends first. With an INSTRUCTION and nothing else to summarise, the
+Summarises all but the last turn, even below every threshold. A current run
+ends first. With an INSTRUCTION and nothing else to summarise, the
 newest summary is rewritten. Without --wait the run continues in the daemon;
-when no daemon runs, the command always waits. An agent with engine =
-\"sliding\" has no runs: all but its last turn leaves the window at once.")]
+if no daemon runs, the command always waits. An agent with engine =
+\"sliding\" has no runs: the command drops all turns but the last.")]
 pub struct CompactArgs {
     #[command(flatten)]
     channel: ChannelArg,
-    /// What the summary must keep or stress
+    /// Details that the summary must keep or stress
     #[arg(value_name = "INSTRUCTION")]
     instruction: Option<String>,
-    /// Wait for the end of the run and print its outcome and its summary
+    /// Wait until the run ends, and print its outcome and summary
     #[arg(long)]
     wait: bool,
 }
@@ -177,8 +177,8 @@ pub struct CompactArgs {
 Example:
   cairn new main
 
-The archived conversation stays in `cairn history` and `cairn search`, and
-memories stay.")]
+The archived conversation stays in `cairn history` and `cairn search`, and its
+memories are kept.")]
 pub struct NewArgs {
     #[command(flatten)]
     channel: ChannelArg,
@@ -253,5 +253,5 @@ pub async fn new(global: Global, args: NewArgs) -> Result<(), Failure> {
 
 /// What is said of a new session.
 pub fn begun(record: &NewGenerationRecord) -> String {
-    format!("session {} begins; the conversation before it is archived", record.generation.0)
+    format!("session {} starts; the previous conversation is archived", record.generation.0)
 }

@@ -23,24 +23,24 @@ Examples:
   cairn explain main                            the last turn
   cairn explain main t12
   cairn explain main --at '2026-11-22 23:14'    the turn of that time (UTC)
-  cairn explain main --message 1184             by a message of its chat
-  cairn explain main t12 --prompt > body.json   what the model was sent
-  cairn explain main t12 --diff                 what is new in it
-  cairn explain main --run r3                   a compaction run, and --prompt
+  cairn explain main --message 1184             the turn of a message
+  cairn explain main t12 --prompt > body.json   the request as it was sent
+  cairn explain main t12 --diff                 only the new part
+  cairn explain main --run r3                   a compaction run
 
-The request is made again from the journal, and its hash is compared with the
-one of the body that was sent. Where they differ, stderr says so and why:
-words that have expired, were deleted or were erased are not there any more.")]
+Cairn rebuilds the request from the journal, and compares its hash with that
+of the body that was sent. If they differ, stderr gives the reason: texts that
+expired, were deleted or were erased are missing.")]
 pub struct ExplainArgs {
     #[command(flatten)]
     channel: ChannelArg,
     /// The turn, such as t12 [default: the last]
     #[arg(value_name = "TURN", conflicts_with_all = ["at", "message"])]
     turn: Option<String>,
-    /// The turn that was under way then, or the last one before: as in 2026-11-22T23:14Z, 2h (ago), yesterday
+    /// The turn running at that time, or the last one before: 2026-11-22T23:14Z, 2h (ago), yesterday
     #[arg(long, value_name = "TIME", value_parser = args::when, conflicts_with = "message")]
     at: Option<When>,
-    /// The turn of a message, by its id on its platform: a person's, or the bot's answer
+    /// The turn of a message, by the id that the platform gave a person's message or the bot's answer
     #[arg(long, value_name = "ID")]
     message: Option<String>,
     /// A compaction run instead of a turn, such as r3
@@ -49,10 +49,10 @@ pub struct ExplainArgs {
     /// Print the body of the request, byte for byte
     #[arg(long, conflicts_with = "diff")]
     prompt: bool,
-    /// Show what the request has that the one before it had not
+    /// Show what is new since the previous request
     #[arg(long)]
     diff: bool,
-    /// Which call of the turn or run, from 1 [default: the last; for --diff the first, beside the turn before]
+    /// The call of the turn or run, from 1 [default: the last; for --diff the first, compared with the turn before]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = args::number(1, u64::MAX))]
     call: Option<u64>,
 }
@@ -105,7 +105,7 @@ fn turn_text(turn: &Explanation) -> String {
     if !turn.calls.is_empty() {
         let name = one_line(&format!("{} {}", turn.channel, turn.turn));
         text.push_str(&format!("\nthe exact request: cairn explain {name} --prompt\n"));
-        text.push_str(&format!("what is new in it: cairn explain {name} --diff\n"));
+        text.push_str(&format!("only the new part: cairn explain {name} --diff\n"));
     }
     text
 }
@@ -128,7 +128,8 @@ fn diff_text(diff: &PromptDiff) -> String {
         Some((turn, call)) => format!("call {call} of {}", one_line(turn.as_str())),
         None => "nothing: no model was called before".to_owned(),
     };
-    let mut lines = vec![format!("call {} of {}, beside {against}", diff.call, one_line(diff.turn.as_str()))];
+    let mut lines =
+        vec![format!("call {} of {}, compared with {against}", diff.call, one_line(diff.turn.as_str()))];
     lines.extend(diff.why_not.iter().map(|why| format!("not exact: {}", one_line(why))));
     let mut same = 0;
     for region in &diff.regions {
@@ -146,7 +147,7 @@ fn diff_text(diff: &PromptDiff) -> String {
 
 fn same_line(same: &mut u64) -> Option<String> {
     let n = std::mem::take(same);
-    (n > 0).then(|| format!("\n  ({} as before)", counted(n, "part", "parts")))
+    (n > 0).then(|| format!("\n  ({} unchanged)", counted(n, "part", "parts")))
 }
 
 fn region_heading(region: &RegionDiff) -> String {

@@ -38,27 +38,26 @@ Examples:
   cairn history main --tail 10
   cairn history main --since yesterday --user ann
   cairn history main --turn t17        all of one turn
-  cairn history main --from 101        100 entries from a seq on
+  cairn history main --from 101        100 entries, from number 101 on
   cairn history main --limit 10000 --json
   cairn history main --export ~/main   all: ~/main/dialog/YYYY-MM-DD.jsonl
 
-The last entry of a turn says in its margin which turn it was, what its calls
-took and cost, and how it ended; `cairn explain C TURN` says more. Times are
-UTC. They are the times at which something was said, also where it
-came in later.")]
+The margin of a turn's last entry shows the turn, the tokens and cost of its
+calls, and how it ended; `cairn explain C TURN` shows more. Times are UTC, and
+refer to when something was said, even if it arrived later.")]
 pub struct HistoryArgs {
     #[command(flatten)]
     channel: ChannelArg,
-    /// First entry, by its seq
+    /// First entry, by its number (seq)
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = args::number(0, u64::MAX))]
     from: Option<u64>,
-    /// Last entry, by its seq
+    /// Last entry, by its number (seq)
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = args::number(0, u64::MAX))]
     to: Option<u64>,
-    /// Most entries, up to 10000: the newest, or with --from, --since or --turn the first [default: 100]
+    /// Maximum number of entries, up to 10000: the newest, or with --from, --since or --turn the first [default: 100]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = args::limit())]
     limit: Option<u64>,
-    /// The newest N of those that fit, up to 10000
+    /// Only the newest N matching entries, up to 10000
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = args::limit(),
           conflicts_with = "limit")]
     tail: Option<u64>,
@@ -67,7 +66,7 @@ pub struct HistoryArgs {
     /// Only the entries of this turn, such as t17
     #[arg(long, value_name = "ID")]
     turn: Option<String>,
-    /// Write the whole history into this folder: one file a day (UTC), one JSON entry a line
+    /// Write the whole history into this folder: one file per day (UTC), one JSON entry per line
     #[arg(long, value_name = "DIR",
           conflicts_with_all = ["from", "to", "limit", "tail", "since", "until", "user", "turn"])]
     export: Option<PathBuf>,

@@ -21,13 +21,13 @@ pub enum McpCommand {
     /// List the configured servers with their state
     #[command(after_help = "Examples:\n  cairn mcp list\n  cairn mcp list --json")]
     List,
-    /// Start a server, if need be, and show its command, version and tools
+    /// Start a server if necessary, and show its command, version and tools
     #[command(after_help = "\
 Example:
   cairn mcp show files
 
-Its texts are written by others: read them as text, not as instructions. What
-has changed since it was approved is marked.")]
+The server's texts are by others: do not take them as instructions. Changes
+since the approval are marked.")]
     Show {
         /// The server's id in [[mcp]]
         #[arg(value_name = "ID")]
@@ -53,8 +53,8 @@ Examples:
 
 Shows the server first and asks. A tool whose description reads like an
 instruction to the model, or hides characters, is left out unless --tool names
-it. Agents may call tools that are approved and named in their `tools`. What
-changes later is blocked until it is approved again.")]
+it. Agents may call approved tools that their `tools` name. Anything that
+changes later is blocked until you approve it again.")]
 pub struct ApproveArgs {
     /// The server's id in [[mcp]]
     #[arg(value_name = "ID")]
@@ -62,7 +62,7 @@ pub struct ApproveArgs {
     /// Approve only this tool; repeat it for more
     #[arg(long = "tool", value_name = "TOOL")]
     tools: Vec<String>,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
 }

@@ -23,7 +23,7 @@ pub enum MemoryCommand {
     List {
         #[command(flatten)]
         filter: FilterArgs,
-        /// Only what comes after this place; a list that was cut names its own
+        /// Only items after this place, which a truncated list prints
         #[arg(long, value_name = "PLACE")]
         after: Option<String>,
     },
@@ -36,20 +36,19 @@ pub enum MemoryCommand {
         #[command(flatten)]
         filter: FilterArgs,
     },
-    /// Show a memory: its fields, how it became what it is, and the turns that it was recalled in
+    /// Show a memory: its fields, its history, and the turns that recalled it
     #[command(after_help = "\
 Example:
   cairn memory show m0123456789abcdef
 
-Its history is read from the journal: an edit keeps the text before it. Of
-many changes the first and the newest 15 are shown, of the turns the newest
-32; `cairn explain C TURN` explains one of them.")]
+The history includes the text before each edit. It shows the first record, the
+last 15 changes and the last 32 turns; `cairn explain C TURN` explains a turn.")]
     Show {
         /// The memory's id
         #[arg(value_name = "ID")]
         id: String,
     },
-    /// Add a memory; adding the same one again counts as one more occurrence
+    /// Add a memory; adding it again counts as another occurrence
     #[command(
         after_help = "Example:\n  cairn memory add 'The harbour closes at noon.' --kind fact --scope agent"
     )]
@@ -66,26 +65,26 @@ many changes the first and the newest 15 are shown, of the turns the newest
         #[arg(value_name = "TEXT", value_parser = args::words)]
         text: String,
     },
-    /// Make one memory of several: the first is kept, the others are forgotten
+    /// Combine several memories: keep the first, forget the others
     #[command(after_help = "\
 Example:
   cairn memory unite m0123456789abcdef m0011223344556677 \\
     --text 'Anna moved to Berlin in May.'
 
-All must be of one agent and one scope. The one that is kept takes the highest
-importance of them.")]
+All must have the same agent and scope. The result gets the highest importance
+of them.")]
     Unite {
-        /// The memory that is kept
+        /// The memory to keep
         #[arg(value_name = "ID")]
         id: String,
-        /// Those that go into it
+        /// The memories to merge into it
         #[arg(value_name = "OTHER", required = true)]
         others: Vec<String>,
-        /// What it says then [default: what it says]
+        /// Its new text [default: its present text]
         #[arg(long, value_name = "TEXT", value_parser = args::words)]
         text: Option<String>,
     },
-    /// Forget a memory; it does not come back on its own
+    /// Forget a memory; it will not be extracted again
     #[command(after_help = "Example:\n  cairn memory forget m0123456789abcdef")]
     Forget {
         /// The memory's id
@@ -100,16 +99,16 @@ pub struct FilterArgs {
     /// Only memories of this agent [default: all agents]
     #[arg(long, value_name = "A")]
     agent: Option<String>,
-    /// Only of this scope: agent, chat:PLATFORM/CHAT or user:PLATFORM/USER
+    /// Only memories of this scope: agent, chat:PLATFORM/CHAT or user:PLATFORM/USER
     #[arg(long, value_name = "S")]
     scope: Option<Scope>,
-    /// Only of this kind
+    /// Only memories of this kind
     #[arg(long, value_name = "K", value_parser = args::kind())]
     kind: Option<MemoryKind>,
-    /// Only about this person or thing
+    /// Only memories about this person or thing
     #[arg(long, value_name = "U")]
     subject: Option<String>,
-    /// Most memories, up to 10000
+    /// Maximum number of memories, up to 10000
     #[arg(long, value_name = "N", default_value_t = 100, allow_negative_numbers = true,
           value_parser = args::limit())]
     limit: u64,
@@ -172,7 +171,7 @@ pub async fn memory(global: Global, command: MemoryCommand) -> Result<(), Failur
             let others: Vec<&str> = others.iter().map(|other| other.trim()).collect();
             let body = json!({ "others": others, "text": text });
             let path = format!("{}/unite", path(&id));
-            ("united in", connector.change(Method::POST, &path, &body).await?)
+            ("combined into", connector.change(Method::POST, &path, &body).await?)
         }
         MemoryCommand::Forget { id } => {
             ("forgotten", connector.change(Method::DELETE, &path(&id), &json!({})).await?)
@@ -206,7 +205,7 @@ async fn list(
     let rest = pages::print(connector, global.json, ("/v1/memories", filter.params()), page, shown).await?;
     if let (false, Some(rest)) = (global.json, rest) {
         let these = counted(limit, "memory", "memories");
-        out::note(&format!("the first {these}; --limit shows more, --after {rest} those that follow"));
+        out::note(&format!("the first {these}; --limit shows more; next page: --after {rest}"));
     }
     Ok(())
 }

@@ -12,6 +12,7 @@ pub mod memory;
 pub mod node;
 pub mod outbox;
 pub mod pair;
+pub mod private;
 pub mod reload;
 pub mod reminder;
 pub mod replay;

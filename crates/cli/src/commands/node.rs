@@ -21,12 +21,12 @@ const ASK_EVERY: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Subcommand)]
 pub enum NodeCommand {
-    /// Hand over to another node of the same database, which stands by; this one stands by then
+    /// Hand over to another node of the same database, and become a standby
     #[command(after_help = "\
 Example:
   cairn node drain && sudo systemctl stop cairn
 
-Turns under way get their time, as when the service is stopped. `cairn status`
+Running turns may finish first, as when the service is stopped. `cairn status`
 lists the nodes.")]
     Drain,
 }
@@ -40,7 +40,7 @@ struct Printed {
 pub async fn node(global: Global, NodeCommand::Drain: NodeCommand) -> Result<(), Failure> {
     let connector = Connector::without_config(&global)?;
     let Some(client) = connector.running().await? else {
-        return Err(Failure::failed("no daemon runs here", "--state names another state folder"));
+        return Err(Failure::failed("no daemon runs here", "use --state for another state folder"));
     };
     let asked: DrainRecord = match client.post("/v1/node/drain", &json!({})).await {
         Ok(asked) => asked,
@@ -60,11 +60,11 @@ pub async fn node(global: Global, NodeCommand::Drain: NodeCommand) -> Result<(),
         }
         if has_stepped_down && node.leads {
             return Err(Failure::failed(
-                format!("no other node took the lead; {} leads again", asked.node),
-                "`cairn status` on each of them says why it stands by",
+                format!("no other node took over; {} leads again", asked.node),
+                "`cairn status` on each node shows why it is a standby",
             ));
         }
         has_stepped_down |= !node.leads;
     }
-    Err(Failure::failed("no other node leads yet", "`cairn status` on each of them says why it stands by"))
+    Err(Failure::failed("no other node leads yet", "`cairn status` on each node shows why it is a standby"))
 }

@@ -19,7 +19,7 @@ const TEXT_SHOWN: usize = 72;
 
 #[derive(Debug, Subcommand)]
 pub enum OutboxCommand {
-    /// List deliveries that no network has confirmed, oldest first
+    /// List unconfirmed deliveries, oldest first
     #[command(after_help = "\
 Examples:
   cairn outbox list
@@ -27,17 +27,17 @@ Examples:
   cairn outbox list --json
 
 States: owed: it will be sent automatically; dead: the network refuses it;
-unknown: the connection broke after the message was sent, so sending it again
-might show it twice. Look into the chat, then retry or drop it.")]
+unknown: the connection broke after the message was sent, so a retry might
+show it twice. Look at the chat, then retry or drop it.")]
     List(PageArgs),
-    /// Send a delivery again, from its first part that did not arrive
+    /// Retry a delivery, from its first part that did not arrive
     #[command(after_help = "Example:\n  cairn outbox retry main/telegram/7:t12")]
     Retry {
         /// The delivery's id
         #[arg(value_name = "ID")]
         id: String,
     },
-    /// Give a delivery up
+    /// Drop a delivery
     #[command(after_help = "Example:\n  cairn outbox drop main/telegram/7:t12")]
     Drop {
         /// The delivery's id
@@ -81,9 +81,10 @@ fn listed(records: &[OutboxRecord], first: bool) -> String {
     }
     let mut table = Table::new(&["id", "channel", "age", "state"], &[2]);
     for record in records {
+        let name = record.chat_name.as_deref().map(|name| format!(" ({})", one_line(name)));
         table.row(vec![
             record.id.to_string(),
-            record.channel.to_string(),
+            format!("{}{}", record.channel, name.unwrap_or_default()),
             age(record.age_seconds),
             record.state.clone(),
         ]);

@@ -15,29 +15,29 @@ use cairn_api::text::{minute, one_line};
 
 #[derive(Debug, Subcommand)]
 pub enum PairCommand {
-    /// List which people and groups may talk to the bot, and which have asked to
+    /// List people and groups that may talk to the bot, and those that have asked to
     #[command(after_help = "Examples:\n  cairn pair list\n  cairn pair list --json")]
     List,
-    /// Approve the person or group that was given this code, or one that was revoked
+    /// Approve the person or group with this code, or a revoked one
     #[command(after_help = "\
 Example:
   cairn pair approve K7P2XMQA
 
-A stranger who writes to the bot gets a code and passes it on to you. So
-does a group that no list names, when somebody mentions the bot there. A code
-expires after a day. Whoever was revoked is told no code any more: name them
-as `cairn pair list` does.")]
+A stranger who writes to the bot gets a code to pass on to you. So does a
+group that is on no list, when somebody mentions the bot there. A code expires
+after a day. Revoked people and groups get no new code: approve them by the
+name in `cairn pair list`.")]
     Approve {
-        /// The code, or PLATFORM/USER or PLATFORM/chat:ID of whom was revoked
+        /// The code; or the revoked PLATFORM/USER or PLATFORM/chat:ID
         #[arg(value_name = "CODE")]
         code: String,
     },
-    /// Revoke an approval, or refuse a request; the person is told nothing more
+    /// Revoke an approval, or refuse a request; the person gets no further message
     #[command(after_help = "\
 Example:
   cairn pair revoke telegram/123456789
 
-A person is heard in groups as before: `cairn ban` ends that.")]
+The bot still reads the person's messages in groups; `cairn ban` stops that.")]
     Revoke {
         /// The person or group, as `cairn pair list` shows it
         #[arg(value_name = "USER")]
@@ -58,7 +58,7 @@ pub async fn pair(global: Global, command: PairCommand) -> Result<(), Failure> {
             let who = format!("{} ({})", record.user, one_line(&record.name));
             out::record(global.json, &record, |_| format!("{who} may talk to the bot now\n"))?;
             if !global.json && record.told != Some(true) {
-                out::note("the bot could not tell them: tell them yourself, or let them write again");
+                out::note("the bot could not notify them: tell them yourself, or ask them to write again");
             }
             Ok(())
         }

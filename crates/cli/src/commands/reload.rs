@@ -18,10 +18,10 @@ Examples:
   cairn reload --json | jq .needs_restart
 
 Thresholds, prompts, allow-lists, model chains, limits, new tool servers and
-the log level change at once, without dropping a connection, a turn or a run.
-Changes that need a restart are listed. A wrong file changes nothing: exit
-code 2. SIGHUP does the same and reports to the log; `watch = true` does it
-whenever the file changes.")]
+the log level change immediately, without dropping a connection, a turn or a
+run. Changes that need a restart are listed. An invalid file changes nothing:
+exit code 2. SIGHUP does the same and reports to the log. With `watch = true`,
+it happens whenever the file changes.")]
 pub struct ReloadArgs {}
 
 pub async fn reload(global: Global, _args: ReloadArgs) -> Result<(), Failure> {
@@ -29,7 +29,7 @@ pub async fn reload(global: Global, _args: ReloadArgs) -> Result<(), Failure> {
     let Some(client) = Connector::without_config(&global)?.running().await? else {
         return Err(Failure::failed(
             "no daemon runs here",
-            "`cairn run` starts one and reads the configuration; --state names another state folder",
+            "start one with `cairn run`; use --state for another state folder",
         ));
     };
     let reloaded: Reloaded = match client.post("/v1/reload", &json!({})).await {
@@ -48,7 +48,7 @@ pub async fn reload(global: Global, _args: ReloadArgs) -> Result<(), Failure> {
 fn changes(reloaded: &Reloaded) -> String {
     let mut lines: Vec<String> = reloaded.changed.iter().map(change).collect();
     if lines.is_empty() {
-        lines.push("nothing has changed".to_owned());
+        lines.push("nothing changed".to_owned());
     }
     if !reloaded.needs_restart.is_empty() {
         lines.push("only after a restart:".to_owned());

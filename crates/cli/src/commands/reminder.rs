@@ -14,12 +14,12 @@ use cairn_api::text::minute;
 
 #[derive(Debug, Subcommand)]
 pub enum ReminderCommand {
-    /// List the reminders that are set, and the schedules
+    /// List reminders and schedules
     #[command(
         after_help = "Examples:\n  cairn reminder list\n  cairn reminder list --channel main/telegram/7 --json"
     )]
     List {
-        /// Only those of this channel
+        /// Only reminders of this channel
         #[arg(long, value_name = "C")]
         channel: Option<String>,
     },
@@ -33,21 +33,21 @@ pub enum ReminderCommand {
         #[arg(value_name = "ID")]
         id: String,
     },
-    /// Set a reminder, which fires in that channel
+    /// Set a reminder in a channel
     #[command(after_help = "\
 Examples:
   cairn reminder add main/telegram/7 in 2h30m call the plumber
   cairn reminder add main/telegram/7 every monday 9:00 what is on this week?
   cairn reminder add main/telegram/7 '0 9 1 * *' send the invoices
 
-Times are read in the agent's time zone: in 20m, at 18:30, tomorrow 9:00,
+Times are in the agent's time zone: in 20m, at 18:30, tomorrow 9:00,
 friday 9:00, 2026-12-24 18:00, every day 9:00, every weekday 9:00, or five
 cron fields.")]
     Add {
         /// The channel
         #[arg(value_name = "C")]
         channel: String,
-        /// When, and what
+        /// The time, then the text
         #[arg(value_name = "TIME TEXT", required = true)]
         words: Vec<String>,
     },

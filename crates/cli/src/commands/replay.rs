@@ -34,7 +34,7 @@ use cairn_api::text::{counted, grouped, one_line};
 Each line is a JSON object:
   {\"user\": \"ann\", \"text\": \"hello\", \"at\": \"2026-11-20T10:00:00Z\", \"id\": \"m1\"}
 `at` and `id` are optional. A second run skips messages that were answered.
-A tool call that needs approval is denied at once, since nobody can be asked.
+Tool calls that need approval are denied, since nobody can be asked.
 
 Examples:
   cairn replay talk.jsonl --channel talk
@@ -234,7 +234,7 @@ fn message(line: &[u8], line_no: usize, max_text_bytes: usize) -> Result<Message
         ));
     }
     if let Some(at) = &at {
-        at.parse::<Timestamp>().map_err(|error| format!("`at` is no time: {error}"))?;
+        at.parse::<Timestamp>().map_err(|error| format!("`at` is not a valid time: {error}"))?;
     }
     let id = id.unwrap_or_else(|| format!("l{line_no}-{:016x}", hash(line)));
     Ok(MessageRequest { user, text, id: Some(id), agent: None, at })
@@ -406,7 +406,7 @@ mod tests {
             (r#"{"user":"a","text":"  "}"#, "`text` is empty"),
             (r#"{"user":"","text":"x"}"#, "`user` is empty"),
             (r#"{"user":"a","text":"12345678901"}"#, "longer than 10 bytes"),
-            (r#"{"user":"a","text":"x","at":"yesterday"}"#, "`at` is no time"),
+            (r#"{"user":"a","text":"x","at":"yesterday"}"#, "`at` is not a valid time"),
         ];
         for (bad, expected) in cases {
             let text = format!("{good}\n\n{bad}\n");

@@ -25,20 +25,20 @@ Examples:
   cairn search main Lisbon --kind memory --limit 5 --json
   cairn search Lisbon --user ann --since 3d
 
-Words may come in any order, and none is required; the best results are first.
-A line with * has some of the words itself. One with ~ has none: it was found
-by what is said around it, such as the answer to a question."
+Words may be in any order, and none is required; the best results are first.
+Results marked * contain some of the words. Results marked ~ contain none:
+they were found by the messages around them, such as an answer to a question."
 )]
 pub struct SearchArgs {
-    /// Words to search for, after the channel if only one is searched: a bare local name, or
+    /// The words to search for; before them, the channel if only one is searched: a bare local name, or
     /// agent/platform/chat[/thread]
     #[arg(value_name = "[C] QUERY", required = true)]
     asked: Vec<String>,
-    /// Most results, up to 10000
+    /// Maximum number of results, up to 10000
     #[arg(long, value_name = "N", default_value_t = 100, allow_negative_numbers = true,
           value_parser = args::limit())]
     limit: u64,
-    /// Only what comes after this place; a list that was cut names its own
+    /// Only items after this place, which a truncated list prints
     #[arg(long, value_name = "PLACE")]
     after: Option<String>,
     /// Only results of this kind
@@ -70,13 +70,11 @@ pub async fn search(global: Global, args: SearchArgs) -> Result<(), Failure> {
     let found = connection.client.get_with_headers::<Vec<Hit>, 2>(&path, [UNINDEXED, NEXT]).await;
     let (hits, [unindexed, next]) = connection.finish(found.map_err(Failure::from)).await?;
     if let Some(n) = unindexed {
-        out::note(&format!(
-            "note: incomplete: the index is being built, and {n} records of the journal are not in it yet"
-        ));
+        out::note(&format!("note: incomplete: the index is being built and lacks {n} journal records"));
     }
     out::record(global.json, &hits, |hits| {
         if hits.is_empty() {
-            let why = if has_words { "" } else { ": words as common as these are in no index" };
+            let why = if has_words { "" } else { ": words as common as these are not indexed" };
             return format!("nothing found{why}\n");
         }
         let width = out::width();
@@ -84,7 +82,7 @@ pub async fn search(global: Global, args: SearchArgs) -> Result<(), Failure> {
     })?;
     if let (false, Some(next)) = (global.json, next) {
         let n = counted(hits.len() as u64, "result", "results");
-        out::note(&format!("{n}; --limit shows more, --after {next} those that follow"));
+        out::note(&format!("{n}; --limit shows more; next page: --after {next}"));
     }
     Ok(())
 }
@@ -97,7 +95,7 @@ fn channel_and_query(mut asked: Vec<String>) -> Result<(Option<String>, String),
         return Ok((channel, query));
     }
     let hint = "put the words in quotes: cairn search main 'harbour crossing'";
-    Err(Failure::usage("there is more than a channel and a query", hint))
+    Err(Failure::usage("too many arguments: only a channel and a query", hint))
 }
 
 /// A hit on one line; `names_channel`: others may be of other channels.

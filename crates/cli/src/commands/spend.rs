@@ -21,13 +21,13 @@ Examples:
   cairn spend --by person --from 2026-11-01 --to 2026-11-30
   cairn spend --by day,channel --json
 
-Tokens are as the models' servers report them. Where one reports none, and
-where an answer was stopped or broke off, they are estimated: the column
-`estimated` counts these calls. What they cost is counted at the prices of
-now; a dash: the model has no price. Tokens of an answer to several people are
-shared out among them. Sums are kept for 400 days.")]
+Token counts are those that the model servers report. If a server reports
+none, or an answer was stopped or interrupted, they are estimated: the column
+`estimated` counts these calls. Cost is at current prices; a dash means that
+the model has no price. The tokens of an answer to several people are divided
+among them. Figures are kept for 400 days.")]
 pub struct SpendArgs {
-    /// What sums are told apart by; several with commas
+    /// Group by this; several with commas
     #[arg(long, value_name = "BY", value_delimiter = ',', default_value = "day",
           value_parser = PossibleValuesParser::new(SpendBy::ALL.map(SpendBy::name)))]
     by: Vec<String>,

@@ -19,19 +19,19 @@ const LEFT_OUT_SHOWN: usize = 40;
 
 #[derive(Debug, Subcommand)]
 pub enum SummaryCommand {
-    /// List the summaries of a channel, merged and replaced ones too
+    /// List the summaries of a channel, including merged and replaced ones
     #[command(after_help = "Examples:\n  cairn summary list main\n  cairn summary list main --json")]
     List {
         #[command(flatten)]
         channel: ChannelArg,
     },
-    /// Show a summary: its text, what it was made of, and what its source says that it does not
+    /// Show a summary: its text, its sources, and details of the sources that it leaves out
     #[command(after_help = "\
 Example:
   cairn summary show main s3
 
-Below the text stand the identifiers, numbers and names that are found in the
-entries and not in the summary: by their shape, so that some are passed over.
+Below the text it lists identifiers, numbers and names that are in the entries
+but not in the summary. They are recognised by their form, so some are missed.
 `cairn history` shows the entries themselves.")]
     Show {
         #[command(flatten)]

@@ -16,16 +16,16 @@ use cairn_api::text::{grouped, minute, one_line, plain};
 
 #[derive(Debug, Subcommand)]
 pub enum ToolsCommand {
-    /// List the tools that agents' models may call
+    /// List the tools that each agent may call
     #[command(after_help = "\
 Examples:
   cairn tools list
   cairn tools list --agent main
 
 `reads`: it only reads. `changes`: it may change something. Such a call waits
-for approval while the window holds text of people who are not trusted, or
-results of tools, unless `always_allow` names it. Tools of a server are listed
-once it is approved (`cairn mcp`) and an agent names them in its `tools`.")]
+for approval while the window holds text from untrusted people or tool
+results, unless `always_allow` names it. A server's tools are listed once you
+approve it (`cairn mcp`) and an agent's `tools` name them.")]
     List {
         /// Only the tools of this agent
         #[arg(long, value_name = "A")]
@@ -39,8 +39,8 @@ Examples:
   cairn tools log --tool files__write_file --limit 20 --json
 
 Outcomes: done, failed, refused (no such tool, wrong arguments, not allowed),
-denied, expired, timed_out, stopped. Of a call that needed no approval the
-outcome names the entry of `always_allow`.")]
+denied, expired, timed_out, stopped. If `always_allow` permitted a call, the
+outcome names its entry.")]
     Log {
         /// Only calls from this channel
         #[arg(long, value_name = "C")]
@@ -51,7 +51,7 @@ outcome names the entry of `always_allow`.")]
         /// Only calls with this outcome
         #[arg(long, value_name = "OUTCOME", value_parser = ["done", "failed", "refused", "denied", "expired", "timed_out", "stopped"])]
         outcome: Option<String>,
-        /// Most calls, up to 10000: the newest, with --after the oldest
+        /// Maximum number of calls, up to 10000: the newest, with --after the oldest
         #[arg(long, value_name = "N", default_value_t = 100, allow_negative_numbers = true,
               value_parser = args::limit())]
         limit: u64,
@@ -62,16 +62,16 @@ outcome names the entry of `always_allow`.")]
         #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = args::number(0, u64::MAX))]
         after: Option<u64>,
     },
-    /// List the calls that wait for approval
+    /// List calls waiting for approval
     Approvals,
-    /// Approve a call that waits for approval
+    /// Approve a waiting call
     #[command(after_help = "Example:\n  cairn tools approve k7p2xm")]
     Approve {
         /// The id that `cairn tools approvals` shows
         #[arg(value_name = "ID")]
         id: String,
     },
-    /// Deny a call that waits for approval
+    /// Deny a waiting call
     #[command(after_help = "Example:\n  cairn tools deny k7p2xm")]
     Deny {
         /// The id that `cairn tools approvals` shows

@@ -14,15 +14,15 @@ use cairn_api::text::minute;
 #[command(after_help = "\
 Examples:
   cairn ui
-  cairn ui --read-only            for somebody who may look and change nothing
+  cairn ui --read-only            to look, but change nothing
 
-The daemon serves the page where `page = true` stands under [admin], by
-default at http://127.0.0.1:9464. The link works once, for ten minutes; the
-browser that opens it stays logged in for twelve hours, until it logs out or
-the daemon restarts. From another machine:
+The daemon serves the page if [admin] has `page = true`, by default at
+http://127.0.0.1:9464. The link works once, within ten minutes. The browser
+that opens it stays logged in for twelve hours, also over a restart of the
+daemon, or until it logs out. From another machine, run
 `ssh -L 9464:127.0.0.1:9464 HOST`, then open the link there.")]
 pub struct UiArgs {
-    /// The browser may see everything and change nothing
+    /// The browser can see everything but change nothing
     #[arg(long)]
     read_only: bool,
 }
@@ -31,7 +31,7 @@ pub async fn ui(global: Global, args: UiArgs) -> Result<(), Failure> {
     let Some(client) = Connector::without_config(&global)?.running().await? else {
         return Err(Failure::failed(
             "no daemon runs here",
-            "`cairn run` starts one; --state names another state folder",
+            "`cairn run` starts one; use --state for another state folder",
         ));
     };
     let link: PageLink = client.post("/v1/page/links", &json!({ "read_only": args.read_only })).await?;

@@ -6,10 +6,9 @@ mod models;
 mod network;
 mod openai_api;
 mod schedules;
-mod speak;
+mod services;
 mod store;
 mod tools;
-mod transcribe;
 
 use std::path::PathBuf;
 
@@ -30,10 +29,9 @@ pub(super) use models::{check_models, trimmed, url_trouble};
 pub(super) use network::{bot_path, check_bots, check_operators, check_webhooks};
 pub(super) use openai_api::check_openai_api;
 pub(super) use schedules::check_schedules;
-pub(super) use speak::check_speak;
+pub(super) use services::check_services;
 pub(super) use store::check_store;
 pub(super) use tools::{check_fetch, check_search, check_servers, check_tools};
-pub(super) use transcribe::check_transcribe;
 
 pub(super) struct Check<'s, 't> {
     pub(super) source: &'s Source<'t>,

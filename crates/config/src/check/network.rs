@@ -1,4 +1,4 @@
-//! Checks of `[discord]` and `[telegram]`.
+//! Checks of `[discord]`, `[telegram]` and `[[bridges]]`.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,8 @@ use crate::given::is_person;
 use crate::secrets::{key_file, looks_secret};
 use crate::source::{Seg, Source};
 use crate::types::{
-    AgentConfig, Bot, Bots, Config, Network, NetworkKind, PlaceKeys, PlatformId, is_id, is_name,
+    AgentConfig, Bot, Bots, Config, Network, NetworkKind, PlaceKeys, PlatformId, is_bridge_name, is_id,
+    is_name, reaction,
 };
 use crate::url;
 
@@ -46,6 +47,14 @@ fn check_names(check: &mut Check<'_, '_>, kind: NetworkKind, bots: &Bots) {
         let number = idx + 1;
         let before = bots[..idx].iter().position(|other| other.name == bot.name).map(|first| first + 1);
         match (&bot.name, before) {
+            (Some(name), _) if kind == NetworkKind::Bridge && is_name(name) && !is_bridge_name(name) => {
+                let message = format!("`name` = \"{name}\" belongs to another platform");
+                check.wrong(&below(&at, "name"), message, "name the bridge after its network, such as \"matrix\"");
+            }
+            (None, _) if kind == NetworkKind::Bridge => {
+                let message = format!("number {number} of [[bridges]] has no `name`");
+                check.wrong(&at, message, "name it after its network: name = \"matrix\"");
+            }
             (Some(name), _) if !is_name(name) => {
                 let message = format!("`name` = \"{name}\" is no name of a bot");
                 let hint = "write 1 to 32 of the characters a-z 0-9 _ -, the first a letter or a digit";
@@ -78,7 +87,14 @@ fn check_bot(
     check_token(check, kind, at, &network);
     check_urls(check, kind, at, &mut network);
     check_webhook(check, at, &network);
+    check_listen(check, at, &network);
     check_agent(check, at, network.agent.as_deref(), agents);
+    for (key, text) in network.reactions() {
+        if let Some(Err(hint)) = text.map(|text| reaction(kind, text)) {
+            let message = format!("`{key}` is no reaction of {}", kind.name());
+            check.wrong(&below(at, key), message, &hint);
+        }
+    }
     for (key, ids) in [
         ("users", &network.users),
         ("servers", &network.servers),
@@ -129,6 +145,8 @@ fn check_urls(check: &mut Check<'_, '_>, kind: NetworkKind, table: &[Seg], netwo
         let (calls, too_long) = match kind {
             NetworkKind::Discord => ("/api", "must end before /api"),
             NetworkKind::Telegram => ("/bot", "must end before /bot"),
+            // A key that they do not have.
+            NetworkKind::Bridge => return,
         };
         let path = url.splitn(4, '/').nth(3).map(|path| format!("/{path}/")).unwrap_or_default();
         let too_long = path.contains(&format!("{calls}/")).then(|| too_long.to_owned());
@@ -164,6 +182,26 @@ fn check_urls(check: &mut Check<'_, '_>, kind: NetworkKind, table: &[Seg], netwo
             check.wrong(&at, message, "both must be on the same host");
         }
         Some(_) => {}
+    }
+}
+
+/// Checks where a bridge may connect.
+fn check_listen(check: &mut Check<'_, '_>, table: &[Seg], network: &Network) {
+    let Some(listen) = &network.listen else { return };
+    match network.bridge_address() {
+        Some(address) if address.port() != 0 => {
+            if !address.ip().is_loopback() {
+                check.warn(format!(
+                    "`listen` = \"{listen}\" of a bridge can be reached from other machines, without TLS: its token and all \
+                     messages can be read on the way; put a proxy with TLS in front"
+                ));
+            }
+        }
+        Some(_) | None => check.wrong(
+            &below(table, "listen"),
+            format!("`listen` = \"{listen}\" is not an address with a port"),
+            "write numbers, such as \"127.0.0.1:9466\" or \"[::1]:9466\"",
+        ),
     }
 }
 
@@ -286,8 +324,12 @@ fn wrong_id(check: &mut Check<'_, '_>, kind: NetworkKind, path: &[Seg], id: &str
             "ids are numbers, those of groups negative, such as -1001234567890, never @names: the log of `cairn run` \
              names the ids of chats that are not on a list"
         }
+        NetworkKind::Bridge => {
+            "write it as the bridge does, in quotes: up to 255 bytes without white space and `/`"
+        }
     };
-    check.wrong(path, format!("\"{id}\" is no id on {}", kind.name()), hint);
+    let place = if kind == NetworkKind::Bridge { "a bridge" } else { kind.name() };
+    check.wrong(path, format!("\"{id}\" is no id on {place}"), hint);
 }
 
 fn check_place(
@@ -336,7 +378,9 @@ fn warn_if_deaf(check: &mut Check<'_, '_>, table: &str, network: &Network) {
 pub(crate) fn check_operators(check: &mut Check<'_, '_>, config: &Config) {
     let operators = &config.commands.operators;
     for (idx, operator) in operators.iter().enumerate() {
-        if !is_person(operator) {
+        let platform = operator.split('/').next().unwrap_or_default();
+        let is_known = NetworkKind::of_platform(platform).is_some() || config.bot(platform).is_some();
+        if !(is_person(operator) && is_known) {
             check.wrong(
                 &key_path!["commands", "operators", idx],
                 format!("\"{operator}\" names nobody"),

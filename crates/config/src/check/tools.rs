@@ -155,17 +155,12 @@ pub(crate) fn check_fetch(check: &mut Check<'_, '_>, fetch: &FetchConfig, search
 /// Checks the tools and the people that agents name.
 pub(crate) fn check_tools(check: &mut Check<'_, '_>, config: &Config) {
     for (idx, agent) in config.agents.iter().enumerate() {
-        check_agent(check, &key_path!["agents", idx], agent, &config.mcp, (&config.fetch, &config.search));
+        check_agent(check, &key_path!["agents", idx], agent, config);
     }
 }
 
-fn check_agent(
-    check: &mut Check<'_, '_>,
-    at: &[Seg],
-    agent: &AgentConfig,
-    servers: &[McpConfig],
-    (fetch, search): (&FetchConfig, &SearchConfig),
-) {
+fn check_agent(check: &mut Check<'_, '_>, at: &[Seg], agent: &AgentConfig, config: &Config) {
+    let Config { mcp: servers, fetch, search, .. } = config;
     let id = &agent.id;
     for tool in &agent.tools {
         let path = check.set_at(at, &["tools"]);
@@ -198,7 +193,7 @@ fn check_agent(
             }
         }
     }
-    check_trust(check, at, agent, servers);
+    check_trust(check, at, agent, config);
     // Entries that name nothing are only a warning, since files of earlier versions have them.
     for entry in agent.result_guard.classes.keys() {
         if let Some((message, hint)) = wrong_entry("classes", entry, servers) {
@@ -207,13 +202,15 @@ fn check_agent(
     }
 }
 
-fn check_trust(check: &mut Check<'_, '_>, at: &[Seg], agent: &AgentConfig, servers: &[McpConfig]) {
+fn check_trust(check: &mut Check<'_, '_>, at: &[Seg], agent: &AgentConfig, config: &Config) {
+    let servers = &config.mcp;
     let (id, trust) = (&agent.id, &agent.trust);
     for (key, people) in [("trusted", &trust.trusted), ("approvers", &trust.approvers)] {
         for person in people {
             let is_person = person.split_once('/').is_some_and(|(platform, user)| {
                 ([LOCAL_PLATFORM, OPENAI_PLATFORM].contains(&platform)
-                    || NetworkKind::of_platform(platform).is_some())
+                    || NetworkKind::of_platform(platform).is_some()
+                    || config.bot(platform).is_some())
                     && !user.is_empty()
             });
             if !is_person {

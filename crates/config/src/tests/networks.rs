@@ -329,3 +329,48 @@ fn webhooks_are_served_at_paths_of_their_own() {
     ));
     assert!(loaded.warnings.iter().any(|one| one.contains("without TLS")), "{:?}", loaded.warnings);
 }
+
+/// A bridge with a free name and ids of its network.
+const BRIDGE: &str = "[[bridges]]\nname = \"matrix\"\ntoken_env = \"M\"\nusers = [\"@ann:example.org\"]\n\
+                      chats = [\"!room:example.org\"]\nlisten = \"127.0.0.1:9466\"\n[[bridges.places]]\n\
+                      chat = \"!other:example.org\"\nrespond = \"all\"\n";
+
+#[test]
+fn a_bridge_is_the_platform_of_its_name() {
+    let people = "[commands]\noperators = [\"matrix/@ann:example.org\"]\n[defaults.trust]\napprovers = [\"matrix/@bob:x\"]\n";
+    let loaded = fine(&format!("{AGENTS}{BRIDGE}{people}"));
+    assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
+    let bot = loaded.config.bot("matrix").unwrap();
+    assert_eq!((bot.kind, bot.platform()), (NetworkKind::Bridge, "matrix".to_owned()));
+    assert_eq!(bot.network.bridge_address(), Some("127.0.0.1:9466".parse().unwrap()));
+    assert_eq!(fine(&loaded.show()).config, loaded.config, "what is shown is a file");
+    let policy = bot.network.policy(&AgentId::new("main"));
+    assert!(policy.users.contains("@ann:example.org") && policy.direct == DirectPolicy::Pairing);
+}
+
+#[rstest]
+#[case::no_name("[[bridges]]\ntoken_env = \"A\"\n", "number 1 of [[bridges]] has no `name`")]
+#[case::bad_name("[[bridges]]\nname = \"My Net\"\ntoken_env = \"A\"\n", "is no name of a bot")]
+#[case::local("[[bridges]]\nname = \"local\"\ntoken_env = \"A\"\n", "belongs to another platform")]
+#[case::discord("[[bridges]]\nname = \"discord-2\"\ntoken_env = \"A\"\n", "belongs to another platform")]
+#[case::twice(
+    "[[bridges]]\nname = \"irc\"\ntoken_env = \"A\"\n[[bridges]]\nname = \"irc\"\ntoken_env = \"B\"\n",
+    "two bots of [[bridges]] have the name `irc`"
+)]
+#[case::no_token("[[bridges]]\nname = \"irc\"\n", "[bridges] `irc` has neither")]
+#[case::id("[[bridges]]\nname = \"irc\"\ntoken_env = \"A\"\nusers = [\"a b\"]\n", "no id on a bridge")]
+#[case::listen(
+    "[[bridges]]\nname = \"irc\"\ntoken_env = \"A\"\nlisten = \"nowhere\"\n",
+    "not an address with a port"
+)]
+#[case::shards("[[bridges]]\nname = \"irc\"\ntoken_env = \"A\"\nshards = 2\n", "only Discord has it")]
+#[case::listen_elsewhere(
+    "[discord]\ntoken_env = \"A\"\nlisten = \"127.0.0.1:9466\"\n",
+    "unknown key `listen`"
+)]
+#[case::operator("[commands]\noperators = [\"matrix/@x:y\"]\n", "names nobody")]
+#[case::approver("[defaults.trust]\napprovers = [\"matrix/@x:y\"]\n", "names nobody")]
+fn a_mistake_in_a_bridge_is_told(#[case] text: &str, #[case] said: &str) {
+    let message = error(text);
+    assert!(message.contains(said), "{message}");
+}

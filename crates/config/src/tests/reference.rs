@@ -12,14 +12,15 @@ use crate::schema::{SCHEMA, TABLES, Table, schema_at};
 pub(super) const REFERENCE: &str = include_str!("../../../../config/config.toml");
 
 const HEAD: &str = "\
-# Cairn's configuration: the reference. Every key stands here with its default, its meaning and its unit.
+# Cairn's configuration reference: every key with its default, meaning and unit.
 #
-# Looked for in this order: --config FILE, $CAIRN_CONFIG, $CONFIGURATION_DIRECTORY/config.toml, ./config.toml,
-# $XDG_CONFIG_HOME/cairn/config.toml (~/.config/cairn/config.toml). Without any of them the defaults below hold: one
-# agent `main` that answers offline. A file needs to name only what it changes.
+# Cairn looks for its configuration in this order: --config FILE, $CAIRN_CONFIG, $CONFIGURATION_DIRECTORY/config.toml,
+# ./config.toml, $XDG_CONFIG_HOME/cairn/config.toml (~/.config/cairn/config.toml). Without any of them, it uses the
+# defaults below: one agent `main` that answers offline. A file only needs the keys that it changes.
 #
-# A relative path starts at the folder of this file. A line `#key = …` shows a key that is not set by default.
-# `cairn config check` says what is wrong with a file, `cairn config show` prints the result with every default filled in.
+# Relative paths start at the folder of this file. `#key = …` is a key that is not set by default, with an example.
+# `##key = …` is one for another set-up than the example above it, such as a key file instead of a variable.
+# `cairn config check` reports errors in a file; `cairn config show` prints the result with all defaults filled in.
 ";
 
 /// Of an agent's keys, which are those of `[defaults]`, as many as show how they are written.
@@ -70,7 +71,10 @@ fn generated() -> String {
                 out.push_str(&comment(more));
             }
             out.push('\n');
-        } else if table.name().starts_with("[[") && !table.path.starts_with("telegram") {
+        } else if table.name().starts_with("[[")
+            && !table.path.starts_with("telegram")
+            && !table.path.starts_with("bridges")
+        {
             out.push_str(&comment(said));
         }
         out.push_str(&lines_of(table));
@@ -81,10 +85,16 @@ fn generated() -> String {
 /// A table with its keys.
 fn lines_of(table: &Table) -> String {
     let root = table.path.split('.').next().unwrap();
-    let is_telegram = root == "telegram";
+    // Their keys are explained at [discord], but for those that it does not have.
+    let own_mark = match root {
+        "telegram" => Some("x-telegram-only"),
+        "bridges" => Some("x-bridges-only"),
+        _ => None,
+    };
+    let is_brief = own_mark.is_some();
     // Without one of these tables there is no such thing: all of it is an example.
-    let is_example =
-        ["models", "agents", "mcp", "schedules", "discord", "telegram", "openai_api"].contains(&root);
+    let is_example = ["models", "agents", "mcp", "schedules", "discord", "telegram", "bridges", "openai_api"]
+        .contains(&root);
     let (mut out, mut before) = (String::new(), None);
     if !table.path.is_empty() {
         out = format!("{}{}\n", if is_example { "#" } else { "" }, table.name());
@@ -95,21 +105,20 @@ fn lines_of(table: &Table) -> String {
             continue;
         }
         let said = schema["description"].as_str();
-        // Of Telegram's keys only those are explained that Discord does not have.
-        let is_told = !is_telegram || schema["x-telegram-only"] == true;
-        if is_telegram && !is_told && before.take().is_some() {
+        let is_told = own_mark.is_none_or(|mark| schema[mark] == true);
+        if is_brief && !is_told && before.take().is_some() {
             out.push('\n');
         }
         if said != before && is_told && !table.path.ends_with(".places") {
-            out.push_str(if before.is_some() || table.path.is_empty() || is_telegram { "\n" } else { "" });
+            out.push_str(if before.is_some() || table.path.is_empty() || is_brief { "\n" } else { "" });
             out.push_str(&comment(said.unwrap_or_default()));
             before = said;
         }
         if table.path == "agents" {
             return out + AGENT;
         }
-        let for_telegram = is_telegram.then(|| schema.get("x-telegram")).flatten();
-        let example = for_telegram.or_else(|| schema["examples"].get(0));
+        let for_it = is_brief.then(|| schema.get(format!("x-{root}"))).flatten();
+        let example = for_it.or_else(|| schema["examples"].get(0));
         let (default, none) = (schema.get("default"), json!({}));
         let (mark, value) = match (is_example, default, example) {
             (false, Some(default), _) => ("", default),

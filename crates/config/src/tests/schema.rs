@@ -49,7 +49,10 @@ fn every_key_has_its_meaning_and_no_mark_of_ours() {
     let threshold = &schema_at(&schema, "defaults.compaction")["properties"]["background_threshold"];
     assert_eq!(threshold["default"], 0.8);
     let fan_out = &schema_at(&schema, "agents.compaction")["properties"]["fan_out"];
-    assert!(fan_out["description"].as_str().unwrap().starts_with("Most neighbouring summaries"), "{fan_out}");
+    assert!(
+        fan_out["description"].as_str().unwrap().starts_with("Maximum number of neighbouring summaries"),
+        "{fan_out}"
+    );
     assert_eq!(fan_out.get("default"), None, "an agent that leaves it out takes that of [defaults]");
 }
 

@@ -37,59 +37,61 @@ pub(crate) const WINDOW: u64 = 128_000;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct AgentConfig {
-    /// Its name, which channels carry: 1 to 64 of A-Z a-z 0-9 . _ -
+    /// Its name, which is part of its channels' names: 1 to 64 of A-Z a-z 0-9 . _ -
     #[serde(skip_serializing_if = "has_no_id")]
     #[schemars(with = "String", regex(pattern = "^[A-Za-z0-9._-]{1,64}$"))]
     pub id: AgentId,
-    /// Window in tokens, request and answer together. The window in force is the smallest of those set on the agent and on
-    /// its model; where neither sets one, what the model's server lists; else this. Where nobody sets or lists one, a model on
-    /// this machine or in a private network starts with 8,192 tokens and gets more as its server proves that it takes more.
+    /// Window in tokens, request and answer together. The smaller of the agent's and the model's setting applies. If
+    /// neither is set, Cairn uses the size that the model's server lists, else this default. If nobody sets or lists a
+    /// size, a model on this machine or in a private network starts with 8,192 tokens, and gets more as its server
+    /// accepts more.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = WINDOW_MIN, max = WINDOW_MAX))]
     pub context_window: Option<u64>,
-    /// Models by their ids, tried in order: where one is overloaded, limited, down or too small, the next answers. Empty: the
-    /// embedded offline model.
+    /// Model ids, in order: if one is overloaded, rate-limited, down or too small, the next one answers. Empty: the
+    /// built-in offline model.
     pub models: Vec<String>,
-    /// The system prompt: a file with a minijinja template, rendered when the configuration is read. It
-    /// may use {{ agent }} and {{ timezone }}. Not set: the built-in ones, which are prompts/en/*.md.j2 of the sources.
+    /// The system prompt: a file with a minijinja template, rendered when the configuration is read. It may use {{
+    /// agent }} and {{ timezone }}. Not set: the built-in prompt, from prompts/en/*.md.j2 in the source.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"prompts/en/agent.md.j2")]
     pub prompt: Option<PathBuf>,
-    /// The system prompt itself, as such a template, in place of a file.
+    /// The system prompt itself, as a template, instead of a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"You are {{ agent }}, a gardener. Answer briefly.", extend("x-alternative" = true))]
     pub prompt_text: Option<String>,
-    /// The prompt of compaction runs: a file with such a template.
+    /// The prompt of compaction runs: a template file.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"prompts/en/compactor.md.j2")]
     pub compactor_prompt: Option<PathBuf>,
-    /// The language of what the bot itself says in chats: answers to commands, notices, questions for approval. "en", "de",
-    /// "fr", "es", "pt", "it", "pl", "ru", "uk", "zh", "ja", or the tag of a file TAG.toml in the folder prompts/texts beside this
-    /// one, whose keys are those of prompts/texts/en.toml of the sources. "pt-BR" takes "pt" where there is no file of its own.
-    /// The language of answers is up to the model and its prompt.
+    /// The language of the bot's own texts in chats: answers to commands, notices, approval questions. "en", "de", "fr", "es",
+    /// "pt", "it", "pl", "ru", "uk", "zh", "ja", or the tag of a file TAG.toml in the folder prompts/texts beside this file, with
+    /// the keys of prompts/texts/en.toml in the source code. "pt-BR" uses "pt" if it has no file of its own. The language of
+    /// answers is up to the model and its prompt.
     pub language: String,
-    /// Time zone in which dates are shown to the model: an IANA name.
+    /// The time zone of dates shown to the model: an IANA name.
     pub timezone: String,
-    /// Most memories put into a window because they fit the question. 0: none, the model can still search for them.
+    /// Maximum number of matching memories that are added to a request. 0: none, but the model can still search for
+    /// them.
     #[schemars(range(max = 100))]
     pub recall_limit: usize,
-    /// Most tokens of what was said before and has left the window, that are quoted word for word at its end because they fit the
-    /// question: of three entries of that conversation at most. 0: none.
+    /// Maximum tokens of earlier messages that have left the window and are quoted verbatim at its end because they
+    /// match the question: at most three entries of that conversation. 0: none.
     #[schemars(range(max = 4_000))]
     pub quote_tokens: u32,
-    /// Most model calls of one turn: the first and one after each round of tool calls. 1 to 100.
+    /// Maximum model calls per turn: the first one, and one after each round of tool calls. 1 to 100.
     #[schemars(range(min = 1, max = 100))]
     pub max_rounds: u32,
-    /// Messages that a person sends while the agent calls tools for them are given to the model in the next round of the same
-    /// turn. False: they wait for the next turn. Chat networks only; on the local platform each message is its own turn.
+    /// Messages that a person sends during their own turn's tool calls join the turn in its next round. false: they
+    /// wait for the next turn. Only on chat networks; on the local platform each message is its own turn.
     pub mid_turn_messages: bool,
-    /// Tools beside the built-in ones that the model may call: "SERVER/TOOL" or "SERVER/*" of a server in [[mcp]], "fetch",
+    /// Additional tools that the model may call: "SERVER/TOOL" or "SERVER/*" of a server in [[mcp]], "fetch",
     /// "web_search".
     pub tools: Vec<String>,
-    /// The context engine: what decides what the model gets to see. "standard": levelled summaries, made in the background.
-    /// "sliding": from the background tier on the oldest turns leave, whole and without a summary; no model is called for
-    /// it. Either way every word stays in the history, where the agent finds it by searching. It may be changed at any
-    /// start.
+    /// The context engine, which selects what the model sees. "standard": summaries in levels, written in the
+    /// background. "sliding": from the background tier on, the oldest turns are dropped whole, without a summary and
+    /// without a model call. In both cases all text stays in the history, where the agent can search it. Changing it
+    /// needs a restart.
     #[schemars(extend("enum" = cairn_core::engine::names()))]
     pub engine: String,
     pub memory: MemorySettings,
@@ -166,7 +168,7 @@ pub enum Provider {
     Openai,
     /// Anthropic messages.
     Anthropic,
-    /// The embedded model: no network, no key.
+    /// The built-in model: no network, no key.
     Offline,
 }
 
@@ -184,57 +186,57 @@ pub enum Api {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ModelConfig {
-    /// The name by which agents refer to it: 1 to 64 of A-Z a-z 0-9 . _ -
+    /// Its name in the configuration: 1 to 64 of A-Z a-z 0-9 . _ -
     #[schemars(example = &"main", regex(pattern = "^[A-Za-z0-9._-]{1,64}$"))]
     pub id: String,
-    /// "openai": OpenAI, and any server of chat completions (OpenRouter, Ollama, llama.cpp, vLLM); "anthropic": Anthropic
-    /// messages, with breakpoints for its prompt cache; "offline": the embedded model.
+    /// "openai": OpenAI, and any server with its chat completions API (OpenRouter, Ollama, llama.cpp, vLLM);
+    /// "anthropic": Anthropic messages, with prompt cache breakpoints; "offline": the built-in model.
     pub provider: Provider,
-    /// With provider = "openai", the API that is used: "responses" or "chat" (chat completions). OpenAI's models from GPT-5.6
-    /// on combine tools and reasoning in the Responses API only. A server without it is asked over chat completions. Not
+    /// With provider = "openai", the API to use: "responses" or "chat" (chat completions). OpenAI's models from GPT-5.6
+    /// on combine tools and reasoning only in the Responses API. If the server lacks it, chat completions are used. Not
     /// set: "responses" for OpenAI's own server, "chat" for every other `base_url`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"responses")]
     pub api: Option<Api>,
-    /// The server's address, up to and with the version. Not set: OpenAI's, or with provider = "anthropic"
+    /// The server's address, up to and including the version. Not set: OpenAI's, or with provider = "anthropic"
     /// https://api.anthropic.com/v1.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub base_url: String,
-    /// The name by which the server knows the model. Required.
+    /// The model's name on its server. Required.
     #[schemars(example = &"gpt-6-luna")]
     pub model: String,
-    /// The key: an environment variable that holds it, or a file (found among systemd's credentials by its bare name). At
-    /// most one of the two; neither: no key is sent. The key itself never stands in this file.
+    /// The API key: an environment variable, or a file (a bare name is looked up among systemd's credentials). Set at
+    /// most one; without either, no key is sent. Never write the key itself into this file.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"OPENAI_API_KEY")]
     pub api_key_env: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"openai.key", extend("x-alternative" = true))]
     pub api_key_file: Option<PathBuf>,
-    /// The model's window in tokens. Not set: what its server lists, else the one of [defaults].
+    /// The model's window in tokens. Not set: the size that its server lists, else the one in [defaults].
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = WINDOW_MIN, max = WINDOW_MAX), example = 32_000)]
     pub context_window: Option<u64>,
-    /// Most tokens of an answer; this much of the window is kept free for it. Not set: the smaller of 32000 and a quarter of
-    /// the window.
+    /// Maximum tokens of an answer; this part of the window is reserved for it. Not set: 32000 or a quarter of the
+    /// window, whichever is smaller.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = WINDOW_MAX), example = 1024)]
     pub max_output_tokens: Option<u64>,
-    /// The model takes pictures; it takes tools; its answers are streamed. A server that refuses to stream is asked for whole
-    /// answers by itself; a model that takes no tools is told of calls of the past in words.
+    /// Whether the model accepts pictures, accepts tools, and streams its answers. If a server refuses to stream, Cairn
+    /// requests whole answers automatically. A model without tools sees past tool calls as text.
     pub images: bool,
     pub tools: bool,
     pub stream: bool,
-    /// A request counts as failed after so many seconds without the first byte of its answer (reading a long prompt takes a
-    /// small machine minutes), or between two pieces of it.
+    /// Seconds without the first byte of an answer, and between two pieces of it, after which a request has failed. (A
+    /// small machine takes minutes to read a long prompt.)
     #[schemars(range(min = 1, max = 3_600))]
     pub first_timeout_secs: u64,
     #[schemars(range(min = 1, max = 3_600))]
     pub idle_timeout_secs: u64,
-    /// What a million tokens cost, in any currency: of requests, of requests that the server had in its cache (not set: as
-    /// much as others), of requests that it writes into its cache (not set: as much as others), of answers. `spend_per_day`
-    /// of [limits], `/status` and `cairn tune` count by them. Not set: nothing. What a server reports counts only where it
-    /// can be true: far beside our own estimate, or over what the answer was allowed, the estimate counts.
+    /// Price of a million tokens, in any currency: of requests, of requests that the server had in its cache, of
+    /// requests that it writes into its cache (both default to the price of requests), of answers. `spend_per_day` in
+    /// [limits], `/status` and `cairn tune` use them. Not set: free. If the server's token counts cannot be true (far
+    /// from Cairn's estimate, or more than the answer's limit), the estimate is used.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1_000_000_000), example = 0.10)]
     pub input_price: Option<f64>,
@@ -247,19 +249,21 @@ pub struct ModelConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1_000_000_000), example = 0.50)]
     pub output_price: Option<f64>,
-    /// Seconds after a request for which the server keeps its beginning in its cache. With provider = "anthropic" more than
-    /// 300 asks for its cache of an hour, which costs more to write.
+    /// Seconds for which the server caches the beginning of a request. With provider = "anthropic", more than 300
+    /// requests its one-hour cache, which costs more to write.
     #[schemars(range(max = 86_400))]
     pub cache_ttl_secs: u64,
-    /// Requests mark what the server's cache is to hold, as OpenAI's models from GPT-5.6 on need it. Not set: they do where the
-    /// server is OpenAI's own or Azure's and the model is named so; set it for a deployment with a name of its own, or a
-    /// gateway. With provider = "anthropic" they always do. A server that refuses it is asked without.
+    /// Mark in requests the part that the server should cache, which OpenAI's models from GPT-5.6 on need. Not set:
+    /// enabled for such model names on OpenAI's own server and on Azure. Set it for a deployment with its own name, or
+    /// a gateway. Always enabled with provider = "anthropic". If a server refuses it, Cairn repeats the request without
+    /// it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = true)]
     pub cache_breakpoints: Option<bool>,
-    /// How the model chooses its words, passed on as it is. Not set: as the server does by itself. Models that reason refuse
-    /// some of it: these keys and extra_body are then left out for a day, and the log names the key. `reasoning_effort` is a word that the server knows; with provider =
-    /// "anthropic" it is written as extra_body = { output_config = { effort = "medium" } }.
+    /// Sampling settings, passed on unchanged. Not set: the server's defaults. Reasoning models refuse some of them:
+    /// these keys and extra_body are then left out for a day, and the log names the key. `reasoning_effort` is a value
+    /// that the server knows; with provider = "anthropic", write extra_body = { output_config = { effort = "medium" } }
+    /// instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 2), example = 0.7)]
     pub temperature: Option<f64>,
@@ -269,19 +273,19 @@ pub struct ModelConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"low")]
     pub reasoning_effort: Option<String>,
-    /// Further fields of each request, such as those of one server alone. What Cairn sets itself cannot stand here: the
-    /// model, messages, tools, streaming, the limit of the answer.
+    /// Additional fields of each request, for example server-specific ones. It cannot contain fields that Cairn sets
+    /// itself: the model, messages, tools, streaming, the answer's limit.
     #[serde(skip_serializing_if = "Map::is_empty")]
     #[schemars(example = json!({ "top_k": 40, "seed": 7 }))]
     pub extra_body: Map<String, Value>,
-    /// Further headers of each request. Secret ones are named with the daemon's variable that holds the value.
+    /// Additional headers of each request. For secret ones, give the environment variable that has the value.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(example = json!({ "X-Title": "Cairn" }))]
     pub extra_headers: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(example = json!({ "X-Gateway-Token": "GATEWAY_TOKEN" }))]
     pub extra_headers_from_env: BTreeMap<String, String>,
-    /// How quickly the embedded model speaks, with provider = "offline" alone; 0: it says everything at once.
+    /// Words per second of the built-in model, only with provider = "offline"; 0: the whole answer at once.
     #[schemars(range(max = 1_000))]
     pub words_per_second: u32,
 }

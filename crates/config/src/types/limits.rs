@@ -11,70 +11,72 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Limits {
-    /// Longest text of a message, in bytes; a longer one is refused with 413.
+    /// Maximum size of a message's text, in bytes; longer ones are refused with 413.
     #[schemars(range(min = 1, max = 67_108_864))]
     pub max_message_bytes: usize,
-    /// Messages on their way to the journal at once, over all channels; further ones are refused with 429.
+    /// Maximum number of messages being written to the journal, over all channels; further ones are refused with 429.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub admitted_messages: usize,
-    /// Messages that may wait for their answer in one channel; further ones are refused with 429.
+    /// Maximum number of messages waiting for an answer in one channel; further ones are refused with 429.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub channel_queue: usize,
-    /// Answers that models write for one person at once, over all channels, while other people are being answered or were a
-    /// minute ago; further ones wait in their order. 0: any number.
+    /// Maximum number of answers generated at a time for one person, over all channels, while other people are being
+    /// answered or were within the last minute; further ones wait in order. 0: no limit.
     #[schemars(range(max = 1_000_000))]
     pub user_calls_at_once: usize,
-    /// Seconds without an event after which a channel falls asleep; it wakes with its next message.
+    /// Seconds without an event after which a channel goes to sleep; its next message wakes it.
     #[schemars(range(min = 1, max = 31_536_000))]
     pub idle_secs: u64,
-    /// MiB of memory that the channels awake take together, about. Over it, those that were used least recently fall asleep,
-    /// unless something is under way there; the next message wakes them. 0: any number, until they are idle for idle_secs.
+    /// Approximate maximum of memory for channels that are awake, in MiB. Above it, the least recently used ones go to
+    /// sleep, unless they have work; the next message wakes them. 0: no limit, only idle_secs applies.
     #[schemars(range(max = 1_048_576))]
     pub awake_mib: u64,
-    /// Longest that one turn may take, all model calls and tools together, in seconds.
+    /// Time limit of a turn, with all model calls and tools, in seconds.
     #[schemars(range(min = 1, max = 86_400))]
     pub turn_timeout_secs: u64,
-    /// Most calls of the model for one answer, in quick succession, when it fails in passing. Then the turn waits for it.
+    /// Maximum number of quick attempts at a model call that fails temporarily. After that the turn waits for the
+    /// model.
     #[schemars(range(min = 1, max = 100))]
     pub model_attempts: u32,
-    /// Longest that one call of a tool may take, in seconds.
+    /// Time limit of a tool call, in seconds.
     #[schemars(range(min = 1, max = 86_400))]
     pub tool_timeout_secs: u64,
-    /// Seconds that turns under way get to end when the daemon stops.
+    /// Seconds that running turns get to finish when the daemon stops.
     #[schemars(range(max = 3_600))]
     pub shutdown_secs: u64,
-    /// Messages of a group that are not addressed to the bot and wait for the next turn as its context; past it they become
-    /// a turn without an answer, which is compacted like any other.
+    /// Maximum number of group messages that are not addressed to the bot and wait as context for the next turn. Above
+    /// it they become a turn without an answer, which is compacted like any other.
     #[schemars(range(min = 1, max = 10_000))]
     pub unaddressed_queue: usize,
-    /// When no model answers: seconds after which people in a chat are told that their message is kept and will be answered,
-    /// and the longest pause between two attempts from then on, in seconds. A local message waits, too, for
-    /// turn_timeout_secs at the most; its stream says so, and a model's server that wants more than a minute of waiting
-    /// fails it at once.
+    /// When no model answers: seconds until people in a chat are told that their message is kept and will be answered
+    /// later, and the longest pause between two attempts after that, in seconds. A local message also waits, for at
+    /// most turn_timeout_secs, and its stream says so; if a model's server asks for more than a minute of waiting, it
+    /// fails immediately.
     #[schemars(range(min = 1, max = 3_600))]
     pub model_down_tell_secs: u64,
     #[schemars(range(min = 1, max = 86_400))]
     pub model_down_pause_max_secs: u64,
-    /// In a chain of models: seconds for which a model is skipped after it failed (overloaded, silent, out of reach), and
-    /// after it refused a request for too many of them without naming a time itself. They double with each failure in a row,
-    /// up to the third. Meanwhile the next model of the chain answers; then the first one is asked again.
+    /// In a model chain: seconds for which a model is skipped after a failure (overloaded, silent, unreachable), and
+    /// after it refused a request for rate limits without giving a time. They double with each failure in a row, up to
+    /// the third value. Meanwhile the next model of the chain answers; then the first one is tried again.
     #[schemars(range(max = 86_400))]
     pub model_cool_down_secs: u64,
     #[schemars(range(max = 86_400))]
     pub model_limited_secs: u64,
     #[schemars(range(max = 86_400))]
     pub model_cool_down_max_secs: u64,
-    /// On chat networks: messages within an hour, of one person and in one channel, and tokens (of requests and answers)
-    /// that one person and one channel may cause within an hour. Whoever is over a limit is told so once. 0: no limit.
+    /// On chat networks: maximum messages per hour, of one person and in one channel, and maximum tokens per hour (of
+    /// requests and answers) that one person and one channel may cause. People over a limit are told once. 0: no limit.
     pub user_messages_per_hour: u64,
     pub channel_messages_per_hour: u64,
     pub user_tokens_per_hour: u64,
     pub channel_tokens_per_hour: u64,
-    /// Money that the whole bot may spend on a day (UTC), in the currency of the models' prices. Calls in flight
-    /// count at their likely price: where they may use the rest up, further turns wait for them. 0: no cap.
+    /// Maximum spend of the whole bot per day (UTC), in the currency of the models' prices. Running calls count at
+    /// their likely price: while they may use up the rest, further turns wait for them. 0: no limit.
     #[schemars(range(min = 0, max = 1_000_000_000))]
     pub spend_per_day: f64,
-    /// The currency of the models' prices, such as "EUR": `cairn status` and the page write it behind amounts. Empty: none.
+    /// The currency of the models' prices, such as "EUR": `cairn status` and the page show it with amounts. Empty:
+    /// none.
     #[schemars(length(max = 8))]
     pub currency: String,
 }

@@ -15,6 +15,8 @@ mod agents;
 mod limits;
 mod network;
 mod openai_api;
+mod ranking;
+mod reaction;
 mod schedules;
 mod speak;
 mod tools;
@@ -39,8 +41,10 @@ pub use agents::{AgentConfig, Api, ModelConfig, OFFLINE, Provider};
 pub(super) use agents::{WINDOW, WINDOW_MAX, WINDOW_MIN};
 pub use limits::Limits;
 pub use network::{Bot, Bots, Network, NetworkKind, PlaceKeys, PlatformId};
-pub(super) use network::{is_id, is_name};
+pub(super) use network::{is_bridge_name, is_id, is_name};
 pub use openai_api::{ApiKeyConfig, OpenAiApiConfig};
+pub use ranking::{Embeddings, RerankConfig};
+pub use reaction::reaction;
 pub use schedules::ScheduleConfig;
 pub use speak::SpeakConfig;
 pub use tools::{FetchConfig, McpConfig, SearchConfig, SearchProvider};
@@ -50,83 +54,87 @@ pub use transcribe::TranscribeConfig;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Config {
-    /// A change of this file, or of a prompt that it names, is read at once, as by `cairn reload`. False: when it is asked
-    /// for.
+    /// Read changes of this file, and of the prompt files that it names, immediately, as by `cairn reload`. false: only
+    /// on request.
     pub watch: bool,
-    /// What every agent gets that does not say otherwise; the same keys may stand in [[agents]]
+    /// Defaults for all agents; [[agents]] takes the same keys
     pub defaults: AgentConfig,
-    /// Models: one table each. `offline` is embedded and always there
+    /// Models: one table each. The model `offline` is built in and always available
     pub models: Vec<ModelConfig>,
     /// Agents: one table each; the first is the default one. None: one agent `main` with the defaults
     ///
-    /// Any key of [defaults] may stand here, and any of [defaults.compaction] in [agents.compaction]: each key by itself
-    /// takes the place of the default.
+    /// Every key of [defaults] can be set here, and every key of [defaults.compaction] in [agents.compaction]. Each key
+    /// overrides its default separately.
     pub agents: Vec<AgentConfig>,
     /// Tools: servers that speak the Model Context Protocol, `fetch` and `web_search`
     ///
-    /// A server is used once an operator has approved it as it shows itself (`cairn mcp approve ID`), by agents that name its
-    /// tools. It starts when it is first needed. What changes of it is blocked until it is approved again.
+    /// Cairn uses a server only after an operator has approved its command, version and tools (`cairn mcp approve ID`),
+    /// and only for agents that name its tools. It starts when it is first needed. Changes in it are blocked until it
+    /// is approved again.
     pub mcp: Vec<McpConfig>,
     pub fetch: FetchConfig,
     pub search: SearchConfig,
-    /// Schedules: turns that an agent starts by itself, such as a summary each morning
+    /// Schedules: turns that start at set times, such as a summary each morning
     ///
-    /// Each fires in its channel like a reminder that an operator has set. What was missed while no daemon ran fires once,
-    /// late.
+    /// Each fires in its channel like a reminder set by an operator. Times missed while no daemon ran fire once, late.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub schedules: Vec<ScheduleConfig>,
-    /// Discord: the bot there. Without this table Discord is not used
+    /// Discord: the bot. Without this table Discord is not used
     #[serde(skip_serializing_if = "is_empty")]
     pub discord: Bots,
-    /// Telegram: the bot there. Without this table Telegram is not used
+    /// Telegram: the bot. Without this table Telegram is not used
     ///
-    /// All keys mean what they mean in [discord]. The token is the one that @BotFather gives. Ids of groups are negative.
+    /// The keys are those of [discord]. The token comes from @BotFather. Group ids are negative.
     #[serde(skip_serializing_if = "is_empty")]
     pub telegram: Bots,
-    /// Voice messages: a server that turns them into words
+    /// Bridges: a table for each further chat network, connected by a program beside the daemon
     ///
-    /// The words are the message, also of those that are not addressed to the bot. Without `model` recordings are only named.
+    /// See `docs/src/bridges.md`. All other keys are those of [discord]. The name is the platform: in ids of channels and
+    /// people (matrix/@ann:example.org), in status, log and metrics. The token is any long random text that the bridge
+    /// also has. Ids are those of that network, in quotes.
+    #[serde(skip_serializing_if = "is_empty")]
+    pub bridges: Bots,
+    /// Voice messages: a server that transcribes them
+    ///
+    /// The transcript becomes the message, even if it is not addressed to the bot. Without `model`, recordings are only
+    /// named.
     pub transcribe: TranscribeConfig,
-    /// Answers by voice: a server that speaks the answers to voice messages
+    /// Spoken answers: a server that speaks the answers to voice messages
     ///
-    /// The recording follows the text of the answer. Without `model` answers are text alone.
+    /// The recording follows the text of the answer. Without `model`, answers are only text.
     pub speak: SpeakConfig,
     /// Commands that people give in chats
     pub commands: CommandPermissions,
-    /// Bounds of what is taken in and of how long things take
+    /// Limits on input and on how long things take
     pub limits: Limits,
     /// The log
     pub log: Log,
-    /// Figures for Prometheus, and a page for browsers
+    /// Metrics for Prometheus, and a page for browsers
     pub admin: AdminConfig,
-    /// An endpoint for clients that speak OpenAI's API: their agents are its models; a restart applies changes
+    /// An endpoint for clients that speak OpenAI's API: its models are the agents; changes need a restart
     ///
     /// Open WebUI, SillyTavern, the `openai` package and others get conversations that do not overflow: `docs/src/openai-api.md`.
     #[serde(skip_serializing_if = "is_unused")]
     pub openai_api: OpenAiApiConfig,
-    /// Where the state is: in files of the state folder, or in a database
+    /// Where the state is: in a folder or in a database
     pub store: Store,
-    /// Embeddings: searches find entries that mean what is asked, whatever their words; a restart applies changes
+    /// Embeddings: searches also find entries by meaning; changes need a restart
     ///
-    /// A small model in this process makes a vector of each entry, in the background. It needs about 100 MB of memory, and 200 MB while it is loaded.
+    /// A model computes a vector of each entry, in the background. A small one in this process needs about 100 MB of memory, and
+    /// 200 MB while it is loaded. A server receives the text of every entry, including private chats.
     pub embeddings: Embeddings,
-    /// Retention: what of an old state is kept smaller, or not at all; one pass a day, 0: off
+    /// Reranking: a server compares the best 50 results of each search with the question; changes need a restart
     ///
-    /// `cairn store retain --dry-run` says what it would come to. Artifacts have `artifact_days` and `artifact_mib`, above.
+    /// It receives the question, and up to 1,200 bytes of each result. Without `model` results keep their order.
+    pub rerank: RerankConfig,
+    /// Retention: compress or remove old data; one pass a day, 0: off
+    ///
+    /// `cairn store retain --dry-run` shows what a pass would do. For artifacts, see `artifact_days` and `artifact_mib`
+    /// above.
     pub retention: RetentionSettings,
     /// The files of further languages that were read.
     #[serde(skip)]
     pub language_files: Vec<PathBuf>,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct Embeddings {
-    /// The folder of a BERT-like sentence-transformers model such as all-MiniLM-L6-v2: config.json, vocab.txt (uncased),
-    /// model.safetensors (F32). Relative to this file. Not set: searches go by words alone.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(example = &"/var/lib/cairn-models/all-MiniLM-L6-v2")]
-    pub folder: Option<PathBuf>,
 }
 
 fn is_unused(api: &OpenAiApiConfig) -> bool {
@@ -155,12 +163,12 @@ pub enum LogFormat {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Log {
-    /// error, warn, info, debug or trace; by module where wanted: "info,cairn_store=debug". Libraries are not logged: they
-    /// log what they carry. Above debug no line holds what people say.
+    /// error, warn, info, debug or trace; per module if needed: "info,cairn_store=debug". Libraries are not logged,
+    /// because their logs contain message content. Above debug, no line contains text of people.
     pub level: String,
-    /// "auto": text, in colours on a terminal; fields of the journal where stderr leads there, as under systemd. "text":
-    /// without colours; "json": one object a line; "journald": fields of the journal, JSON on stderr where it cannot be
-    /// reached.
+    /// "auto": text, in colours on a terminal; journal fields if stderr goes to systemd's journal. "text": without
+    /// colours; "json": one object per line; "journald": journal fields, or JSON on stderr if the journal is
+    /// unavailable.
     pub format: LogFormat,
 }
 
@@ -176,23 +184,24 @@ const PAGE_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST)
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct AdminConfig {
-    /// An address and a port, in numbers, at which GET /metrics and GET /v1/health are served over TCP; there is no
-    /// password for these two. 64 connections are served at once, further ones wait; each is for one request, and is closed
-    /// when that is not there within 5 seconds, or its answer not read within 30 (with `page` within 10 minutes). Not set:
-    /// both are on the socket alone, and a page is at 127.0.0.1:9464. `deploy/` has alert rules and a dashboard.
+    /// A numeric address and port that serve GET /metrics and GET /v1/health over TCP; these two have no password. 64
+    /// connections are served at once, further ones wait. Each is for one request, and is closed if the request does
+    /// not arrive within 5 seconds, or the client does not read the answer within 30 (with `page` within 10 minutes).
+    /// Not set: both are only on the socket, and a page is at 127.0.0.1:9464. `deploy/` has alert rules and a
+    /// dashboard.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"127.0.0.1:9464")]
     pub listen: Option<String>,
-    /// Names under which `listen` may be asked, beside its addresses and names without a dot: a page in a browser must not
-    /// reach it under a name of its own. Other names are refused with 421. With `page` only these are left beside the
-    /// address itself, localhost with its port, and the host of `proxy`.
+    /// Host names accepted at `listen`, besides its addresses and names without a dot. They keep web sites from
+    /// reaching it under their own names: other names are refused with 421. With `page`, only these names are accepted,
+    /// and the address itself, localhost with its port, and the host of `proxy`.
     #[schemars(example = ["bot.example.net"])]
     pub hosts: Vec<String>,
-    /// A page for browsers at `listen`, for whoever has a link that `cairn ui` prints.
+    /// Serve a page for browsers at `listen`, for everybody with a link from `cairn ui`.
     pub page: bool,
-    /// Where a reverse proxy of yours, with TLS, serves the page. Only with it may `listen` of a page be other than this
-    /// machine's loopback address; let a firewall see to it that the proxy alone reaches it then. In a container it may
-    /// also be where its port is published: "http://127.0.0.1:9464", at the loopback address alone.
+    /// The address where your reverse proxy serves the page with TLS. Without it, a page's `listen` must be a loopback
+    /// address. With it, `listen` may be another address; use a firewall so that only the proxy reaches it. In a
+    /// container, this can also be the published port: "http://127.0.0.1:9464", at the loopback address only.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"https://cairn.example.net")]
     pub proxy: Option<String>,
@@ -211,29 +220,30 @@ impl AdminConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Store {
-    /// Size at which a journal segment is closed and the next begun, in MiB.
+    /// Size at which a journal segment is closed and the next one started, in MiB.
     #[schemars(range(min = 1, max = 4_096))]
     pub segment_mib: u64,
-    /// Memory for sled's page cache, in MiB. Sled evicts late: the cache can take some MiB more. Half as much as this is
-    /// taken for what the search index has at hand of each channel.
+    /// Memory for sled's page cache, in MiB. Sled evicts late, so the cache can take a few MiB more. The search index
+    /// caches another half of this.
     #[schemars(range(min = 1, max = 65_536))]
     pub cache_mib: u64,
-    /// A PostgreSQL database (15 or later) that holds the journal and the artifacts; the state folder is a copy of it then.
-    /// `cairn run` on several machines with the same url: one leads and the others stand by, and one of them takes over
-    /// when it dies. `?sslmode=verify-full` checks the server's certificate by the root certificates that browsers trust,
-    /// which are built in; not by those of the system. With `&sslrootcert=/path` it checks by those of a file.
-    /// `?sslmode=require` alone encrypts and does not check it. Not set: the state folder holds everything.
+    /// A PostgreSQL database (15 or later) that holds the journal and the artifacts; the state folder is then a copy of
+    /// it. Run `cairn run` on several machines with the same url: one leads, the others are standbys, and one of them
+    /// takes over when it dies. `?sslmode=verify-full` checks the server's certificate against the built-in root
+    /// certificates, the ones that browsers trust, and not against the system's. With `&sslrootcert=/path` it uses the
+    /// certificates in that file. `?sslmode=require` alone encrypts and does not check it. Not set: everything is in
+    /// the state folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"postgres://cairn@db.example.net/cairn?sslmode=verify-full")]
     pub url: Option<String>,
-    /// The variable or the file that holds the password of the account in `url`, where it needs one.
+    /// The password of the account in `url`, if it needs one: an environment variable or a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"CAIRN_DATABASE_PASSWORD")]
     pub password_env: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"database.password", extend("x-alternative" = true))]
     pub password_file: Option<PathBuf>,
-    /// The name of this machine among those that share the database. Not set: its host name.
+    /// This machine's name among the nodes of the database. Not set: its host name.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"north")]
     pub node: Option<String>,
@@ -267,10 +277,11 @@ impl Config {
 
     /// The bots of all chat networks.
     pub fn bots(&self) -> impl Iterator<Item = Bot<'_>> {
-        NetworkKind::ALL.into_iter().flat_map(|kind| {
+        NetworkKind::ALL.into_iter().chain([NetworkKind::Bridge]).flat_map(|kind| {
             let bots = match kind {
                 NetworkKind::Discord => &self.discord,
                 NetworkKind::Telegram => &self.telegram,
+                NetworkKind::Bridge => &self.bridges,
             };
             bots.iter().map(move |network| Bot { kind, network })
         })

@@ -1,6 +1,7 @@
-//! `[discord]` and `[telegram]`: which bots there are, who is served where, and what is taken in.
+//! `[discord]`, `[telegram]` and `[[bridges]]`: which bots there are, who is served where, and what is taken in.
 //!
-//! Each bot is a platform: `discord`, or `discord-NAME` for one that has a name. Everything else goes by that.
+//! Each bot is a platform: `discord`, or `discord-NAME` for one that has a name; a bridge is the platform NAME. Everything else
+//! goes by that.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -9,7 +10,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Deref;
 use std::path::PathBuf;
 
-use cairn_types::ids::AgentId;
+use cairn_types::ids::{AgentId, LOCAL_PLATFORM, OPENAI_PLATFORM};
 use cairn_types::people::access::{AccessPolicy, DirectPolicy, PlaceRule, Respond};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
@@ -21,9 +22,12 @@ use serde::{Deserialize, Serialize, Serializer};
 pub enum NetworkKind {
     Discord,
     Telegram,
+    /// Any other one, which a program beside the daemon connects.
+    Bridge,
 }
 
 impl NetworkKind {
+    /// Those that Cairn itself connects to.
     pub const ALL: [Self; 2] = [Self::Discord, Self::Telegram];
 
     /// That of its table in the file, and of the platform of a bot without a name.
@@ -31,18 +35,25 @@ impl NetworkKind {
         match self {
             Self::Discord => "discord",
             Self::Telegram => "telegram",
+            Self::Bridge => "bridges",
         }
+    }
+
+    /// The network whose bots stand in a table of that name.
+    pub fn of_table(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().chain([Self::Bridge]).find(|kind| kind.name() == name)
     }
 
     /// The platform of a bot of that name.
     pub fn platform(self, name: Option<&str>) -> String {
         match name {
             None => self.name().to_owned(),
+            Some(name) if self == Self::Bridge => name.to_owned(),
             Some(name) => format!("{}-{name}", self.name()),
         }
     }
 
-    /// The network of a platform, whether such a bot is configured or not.
+    /// The network of a platform, whether such a bot is configured or not; `None` for bridges, whose names are free.
     pub fn of_platform(platform: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| {
             let rest = platform.strip_prefix(kind.name());
@@ -58,6 +69,13 @@ const NAME_MAX: usize = 32;
 pub(crate) fn is_name(text: &str) -> bool {
     let fits = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-';
     text.len() <= NAME_MAX && text.bytes().all(fits) && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+}
+
+/// Whether a text may be the name of a bridge, and so of a platform: no other platform has it.
+pub(crate) fn is_bridge_name(text: &str) -> bool {
+    let is_taken = [LOCAL_PLATFORM, OPENAI_PLATFORM].contains(&text)
+        || NetworkKind::ALL.into_iter().any(|kind| text.starts_with(kind.name()));
+    is_name(text) && !is_taken
 }
 
 /// A bot of the configuration.
@@ -148,8 +166,9 @@ impl JsonSchema for Bots {
     }
 }
 
-/// A bot on a chat network. Keys marked `x-discord` are Discord's alone, those marked `x-telegram-only` Telegram's;
-/// `x-telegram` is the example for Telegram.
+/// A bot on a chat network. Keys marked `x-discord` are Discord's alone, those marked `x-telegram-only` Telegram's, those
+/// marked `x-bridges-only` of bridges; `x-no-bridge` marks what bridges do not have. `x-telegram` and `x-bridges` are
+/// the examples there.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Network {
@@ -157,22 +176,27 @@ pub struct Network {
     /// then the platform discord-NAME: in ids of channels and people (discord-work/123), in status, log and metrics. Without
     /// a name it is the platform discord. Up to 32 of a-z, 0-9, _ and -. A person is another one to each bot.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(example = &"work", extend("pattern" = "^[a-z0-9][a-z0-9_-]{0,31}$"))]
+    #[schemars(example = &"work", extend("x-bridges" = "matrix", "pattern" = "^[a-z0-9][a-z0-9_-]{0,31}$"))]
     pub name: Option<String>,
     /// false keeps the table and leaves the bot out.
     pub enabled: bool,
     /// The bot's token: an environment variable that holds it, or a file (found among systemd's credentials by its bare
     /// name). One of the two. The token itself never stands in this file.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(example = &"DISCORD_TOKEN", extend("x-telegram" = "TELEGRAM_TOKEN"))]
+    #[schemars(example = &"DISCORD_TOKEN", extend("x-telegram" = "TELEGRAM_TOKEN", "x-bridges" = "MATRIX_BRIDGE_TOKEN"))]
     pub token_env: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(example = &"discord.token", extend("x-telegram" = "telegram.token", "x-alternative" = true))]
+    #[schemars(example = &"discord.token", extend("x-telegram" = "telegram.token", "x-bridges" = "matrix-bridge.token", "x-alternative" = true))]
     pub token_file: Option<PathBuf>,
+    /// A TCP address at which the bridge may reach the daemon, beside the daemon's socket; plain HTTP, so that other machines
+    /// need a proxy with TLS in front. Several bridges may share one. Changing it needs a restart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"127.0.0.1:9466", extend("x-bridges-only" = true))]
+    pub listen: Option<String>,
     /// The server, without /api and what follows. Set it for a server of your own: then the token goes nowhere else, and a
     /// gateway on another host is refused. gateway_url: where its gateway is, whatever the server says.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(example = &"https://discord.com", extend("x-telegram" = "https://api.telegram.org"))]
+    #[schemars(example = &"https://discord.com", extend("x-telegram" = "https://api.telegram.org", "x-no-bridge" = true))]
     pub api_url: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"wss://discord.com", extend("x-discord" = true, "x-alternative" = true))]
@@ -220,10 +244,23 @@ pub struct Network {
     pub bots: bool,
     #[schemars(range(max = 600))]
     pub bots_per_minute: u32,
-    /// Answers are shown while they are written, by edits of one message, so many milliseconds apart.
+    /// Longer answers are shown while they are written, by edits of one message: one every so many milliseconds, and after the
+    /// tenth half as often. false: answers are sent when they are complete.
     pub drafts: bool,
     #[schemars(range(min = 500, max = 60_000))]
     pub draft_interval_ms: u64,
+    /// Reactions that mark a message to the bot: when it was accepted, when its answer begins, and when its turn failed. After
+    /// an answer the mark goes. An emoji or a name such as "eyes"; on Discord also "name:id" of one of the server's own. Telegram
+    /// takes only some emoji, and says which.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"eyes")]
+    pub reaction_seen: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"hourglass", extend("x-telegram" = "writing"))]
+    pub reaction_working: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"cross", extend("x-telegram" = "sob"))]
+    pub reaction_failed: Option<String>,
     /// Messages of one person that follow each other within so many milliseconds are answered together, since clients split a
     /// long paste. 0: a message waits for no other. Parts of an album always wait for each other.
     #[schemars(range(max = 10_000))]
@@ -256,6 +293,7 @@ impl Default for Network {
             enabled: true,
             token_env: None,
             token_file: None,
+            listen: None,
             api_url: None,
             gateway_url: None,
             cdn_url: None,
@@ -271,8 +309,11 @@ impl Default for Network {
             respond: Respond::default(),
             bots: false,
             bots_per_minute: 4,
-            drafts: false,
+            drafts: true,
             draft_interval_ms: 2_000,
+            reaction_seen: None,
+            reaction_working: None,
+            reaction_failed: None,
             gather_ms: 1_500,
             catch_up_hours: 24,
             catch_up_messages: 200,
@@ -292,10 +333,10 @@ pub struct PlaceKeys {
     #[schemars(example = 1_122_334_455_667_788_990_u64, extend("x-discord" = true))]
     pub server: Option<PlatformId>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(example = 1_122_334_455_667_788_991_u64, extend("x-telegram" = -1_001_234_567_890_i64))]
+    #[schemars(example = 1_122_334_455_667_788_991_u64, extend("x-telegram" = -1_001_234_567_890_i64, "x-bridges" = "!room:example.org"))]
     pub chat: Option<PlatformId>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(example = 1_122_334_455_667_788_992_u64, extend("x-telegram" = 7))]
+    #[schemars(example = 1_122_334_455_667_788_992_u64, extend("x-telegram" = 7, "x-bridges" = "$thread"))]
     pub thread: Option<PlatformId>,
     /// Who talks there, when it answers, and who alone is heard.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -305,7 +346,7 @@ pub struct PlaceKeys {
     #[schemars(example = &"all")]
     pub respond: Option<Respond>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(example = [1_122_334_455_667_788_993_u64], extend("x-telegram" = [123_456_789]))]
+    #[schemars(example = [1_122_334_455_667_788_993_u64], extend("x-telegram" = [123_456_789], "x-bridges" = ["@ann:example.org"]))]
     pub members: Option<Vec<PlatformId>>,
     /// The language of what the bot itself says there, as `language` of agents. Not set: the agent's.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -317,6 +358,15 @@ pub struct PlaceKeys {
 const WEBHOOK_ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9465);
 
 impl Network {
+    /// Its reactions by their keys.
+    pub(crate) fn reactions(&self) -> [(&'static str, Option<&str>); 3] {
+        [
+            ("reaction_seen", self.reaction_seen.as_deref()),
+            ("reaction_working", self.reaction_working.as_deref()),
+            ("reaction_failed", self.reaction_failed.as_deref()),
+        ]
+    }
+
     /// Where its webhook is served, if it has one.
     pub fn webhook_address(&self) -> Option<SocketAddr> {
         self.webhook_url.as_ref()?;
@@ -324,6 +374,11 @@ impl Network {
             Some(listen) => listen.trim().parse().ok(),
             None => Some(WEBHOOK_ADDRESS),
         }
+    }
+
+    /// Where a bridge may reach the daemon beside its socket; `None` also for what is no address.
+    pub fn bridge_address(&self) -> Option<SocketAddr> {
+        self.listen.as_deref()?.trim().parse().ok()
     }
 
     /// Who may talk where. `default_agent`: the agent that talks where the table names none.
@@ -372,9 +427,16 @@ impl PlatformId {
     }
 }
 
-/// Whether a text may be an id on that network: a whole number, not 0; on Discord above it.
+/// Longest id that a bridge may give, in bytes.
+const BRIDGE_ID_MAX: usize = 255;
+
+/// Whether a text may be an id on that network: a whole number, not 0; on Discord above it. Bridges have their own ids.
 pub(crate) fn is_id(text: &str, network: NetworkKind) -> bool {
     let digits = match network {
+        NetworkKind::Bridge => {
+            let fits = !text.is_empty() && text.len() <= BRIDGE_ID_MAX;
+            return fits && !text.chars().any(|c| c.is_whitespace() || c.is_control() || c == '/');
+        }
         NetworkKind::Discord => text,
         NetworkKind::Telegram => text.strip_prefix('-').unwrap_or(text),
     };

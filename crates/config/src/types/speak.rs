@@ -11,22 +11,22 @@ use super::OPENAI_URL;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct SpeakConfig {
-    /// The name by which the server knows the model. Not set: answers are text alone.
+    /// The model's name on its server. Not set: answers are only text.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"gpt-4o-mini-tts")]
     pub model: Option<String>,
-    /// The server, without /audio/speech: OpenAI, LocalAI, and others that answer with Opus in Ogg.
+    /// The server's address, without /audio/speech: OpenAI, LocalAI, and others that return Opus in Ogg.
     pub base_url: String,
-    /// Its key: an environment variable that holds it, or a file. None: no key is sent.
+    /// Its key: an environment variable or a file. Not set: no key is sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"OPENAI_API_KEY")]
     pub api_key_env: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"openai.key", extend("x-alternative" = true))]
     pub api_key_file: Option<PathBuf>,
-    /// The voice, as the server names it.
+    /// The voice's name on the server.
     pub voice: String,
-    /// Longest wait for one recording. The text of the answer never waits.
+    /// Time limit of one recording, in seconds. The text of the answer never waits.
     #[schemars(range(min = 1, max = 600))]
     pub timeout_secs: u64,
 }

@@ -11,11 +11,11 @@ use serde_json::json;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct McpConfig {
-    /// The name by which agents refer to its tools, as "ID/TOOL" or "ID/*": 1 to 24 of A-Z a-z 0-9 -
+    /// Its name, which agents use for its tools as "ID/TOOL" or "ID/*": 1 to 24 of A-Z a-z 0-9 -
     #[schemars(example = &"files", regex(pattern = "^[A-Za-z0-9-]{1,24}$"))]
     pub id: String,
-    /// A server that is run as a child process and speaks over its standard input and output: a program, by its path or by a
-    /// name in the daemon's PATH, with its arguments. It gets the variables named here and no others, not even PATH.
+    /// A server that runs as a child process and uses standard input and output: a program, by path or by a name in the
+    /// daemon's PATH, with its arguments. It gets only the variables listed here, not even PATH.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"/usr/local/bin/mcp-files")]
     pub command: Option<String>,
@@ -23,24 +23,25 @@ pub struct McpConfig {
     pub args: Vec<String>,
     #[schemars(example = json!({ "PATH": "/usr/bin:/bin" }))]
     pub env: BTreeMap<String, String>,
-    /// Secret variables are not written here: each is named with the daemon's variable, or with the file, that holds its
-    /// value. A relative file is looked for among systemd's credentials first.
+    /// Secret variables: for each, the daemon's environment variable, or the file, that has the value. A relative file
+    /// is looked up among systemd's credentials first.
     #[schemars(example = json!({ "SERVICE_TOKEN": "SERVICE_TOKEN" }))]
     pub env_from_env: BTreeMap<String, String>,
     #[schemars(example = json!({ "SERVICE_TOKEN": "service-token" }))]
     pub env_from_file: BTreeMap<String, PathBuf>,
-    /// Its working folder. Not set: a folder of its own in the state folder.
+    /// Its working folder. Not set: a separate folder in the state folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"/srv/shared")]
     pub cwd: Option<PathBuf>,
-    /// Most memory for its data in MiB, and most files that it may have open, where the system allows such limits. 0: no
+    /// Maximum memory for its data, in MiB, and maximum number of open files, if the system supports such limits. 0: no
     /// limit.
     #[schemars(range(max = 1_048_576))]
     pub memory_mib: u64,
     #[schemars(range(max = 1_048_576))]
     pub open_files: u64,
-    /// Or, instead of `command`, a server that listens elsewhere (streamable HTTP; logins by OAuth and the older HTTP+SSE are
-    /// not supported), with headers of each request; secret ones as above. Secrets alone are struck out of what it says.
+    /// Instead of `command`: a server reached by URL (streamable HTTP; OAuth logins and the older HTTP+SSE are not
+    /// supported), with additional request headers; secret ones as above. Only these secrets are removed from its
+    /// output.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"https://tools.example/mcp", extend("x-alternative" = true))]
     pub url: Option<String>,
@@ -50,15 +51,15 @@ pub struct McpConfig {
     pub headers_from_env: BTreeMap<String, String>,
     #[schemars(example = json!({ "Authorization": "tools-authorization" }), extend("x-alternative" = true))]
     pub headers_from_file: BTreeMap<String, PathBuf>,
-    /// Longest that a call, and that its start may take, in seconds; largest message that is read from it, in MiB.
+    /// Time limits of a call and of its start, in seconds; maximum size of a message from it, in MiB.
     #[schemars(range(min = 1, max = 86_400))]
     pub timeout_secs: u64,
     #[schemars(range(min = 1, max = 3_600))]
     pub start_timeout_secs: u64,
     #[schemars(range(min = 1, max = 1_024))]
     pub max_message_mib: u64,
-    /// Pictures, sounds and files that it returns are sent to the chat. False: the agent sees and keeps them, and sends those
-    /// that it names to `send_file`.
+    /// Send its pictures, sounds and files to the chat. false: the agent sees and keeps them, and can send single ones
+    /// with `send_file`.
     pub send_files: bool,
 }
 
@@ -89,13 +90,13 @@ impl Default for McpConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct FetchConfig {
-    /// The tool `fetch` reads texts from the web, for agents that name it among their `tools`: GET alone, and never from
-    /// private addresses, wherever a name or a redirect points to.
+    /// The tool `fetch` reads text from the web, for agents that name it in `tools`. It only uses GET, and never reads
+    /// from private addresses, even after a name lookup or a redirect.
     pub enabled: bool,
-    /// Hosts that it may ask. It needs no approval, and an address can carry words out: name hosts that you trust. Names,
-    /// "*.example.org" for all below one, "*" for all; with a port where it is not 80 or 443.
+    /// Hosts that it may contact. It needs no approval, and a URL can leak text, so list hosts that you trust. Names,
+    /// "*.example.org" for all subdomains, "*" for all; with a port if it is not 80 or 443.
     pub hosts: Vec<String>,
-    /// Most that is read of a text, in KiB; longest that it may take in all, in seconds; most redirects that it follows.
+    /// Maximum size of a text, in KiB; time limit of a fetch, in seconds; maximum number of redirects.
     #[schemars(range(min = 1, max = 65_536))]
     pub max_kib: u64,
     #[schemars(range(min = 1, max = 600))]
@@ -138,23 +139,23 @@ impl SearchProvider {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct SearchConfig {
-    /// The tool `web_search` asks a search service, for agents that name it among their `tools`: "searxng", "brave" or
-    /// "tavily". Not set: there is no such tool. `fetch`, where it is enabled, may read what was found in the same chat.
+    /// The tool `web_search` asks a search service, for agents that name it in `tools`: "searxng", "brave" or "tavily".
+    /// Not set: no such tool. `fetch`, if enabled, may read addresses found in the same chat.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"searxng")]
     pub provider: Option<SearchProvider>,
-    /// The address of the service. Required for SearXNG, whose settings must have `json` among `search.formats`.
+    /// The service's address. Required for SearXNG, whose settings must have `json` in `search.formats`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"http://127.0.0.1:8888")]
     pub base_url: Option<String>,
-    /// The key of Brave or Tavily: an environment variable that holds it, or a file.
+    /// The key of Brave or Tavily: an environment variable or a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"BRAVE_API_KEY")]
     pub api_key_env: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"search.key", extend("x-alternative" = true))]
     pub api_key_file: Option<PathBuf>,
-    /// Most results of a search; longest that it may take, in seconds.
+    /// Maximum number of results of a search; its time limit, in seconds.
     #[schemars(range(min = 1, max = 20))]
     pub results: u64,
     #[schemars(range(min = 1, max = 600))]

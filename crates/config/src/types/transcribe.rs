@@ -11,26 +11,26 @@ use super::OPENAI_URL;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TranscribeConfig {
-    /// The name by which the server knows the model. Not set: recordings are only named.
+    /// The model's name on its server. Not set: recordings are only named.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"whisper-1")]
     pub model: Option<String>,
-    /// The server, without /audio/transcriptions: OpenAI, Groq, LocalAI, whisper.cpp's with --convert and --inference-path
-    /// /v1/audio/transcriptions.
+    /// The server's address, without /audio/transcriptions: OpenAI, Groq, LocalAI, or whisper.cpp with --convert and
+    /// --inference-path /v1/audio/transcriptions.
     pub base_url: String,
-    /// Its key: an environment variable that holds it, or a file. None: no key is sent.
+    /// Its key: an environment variable or a file. Not set: no key is sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"OPENAI_API_KEY")]
     pub api_key_env: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"openai.key", extend("x-alternative" = true))]
     pub api_key_file: Option<PathBuf>,
-    /// The language that is spoken, as two letters (ISO 639-1). Not set: the model finds out.
+    /// The spoken language, as two letters (ISO 639-1). Not set: the model detects it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"en", extend("pattern" = "^[a-z]{2,3}$"))]
     pub language: Option<String>,
-    /// Longest wait for the words of one recording; later messages of its chat wait with it. And the largest recording, in
-    /// MiB. Telegram hands bots none above 20 MB.
+    /// Time limit of one transcription, in seconds; later messages of its chat wait, too. Maximum size of a recording,
+    /// in MiB; Telegram gives bots none above 20 MB.
     #[schemars(range(min = 1, max = 600))]
     pub timeout_secs: u64,
     #[schemars(range(min = 1, max = 25))]

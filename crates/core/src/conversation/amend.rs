@@ -25,6 +25,9 @@ pub fn amend(conversation: &Conversation, amendment: &Amendment, said: &[Arc<Ent
             edited(conversation, amendment, said, author, parts, *addressed)
         }
         Change::Deleted => deleted(conversation, &amendment.message, said),
+        Change::Reacted { by, emoji, removed } => {
+            conversation.reacted(&amendment.message, by, emoji, *removed)
+        }
     }
 }
 

@@ -110,6 +110,9 @@ impl Conversation {
                 self.client_system = (*tokens > 0).then_some(ClientSystem { by, text, tokens: *tokens });
                 self.restart_watches();
             }
+            MessageEvent::Reacted { message, seq, by, emoji, removed } => {
+                self.fold_reaction(message, *seq, by, emoji, *removed);
+            }
             MessageEvent::CommandTaken { .. } | MessageEvent::Refused { .. } => {}
         }
         Ok(())
@@ -128,6 +131,9 @@ impl Conversation {
             TurnEvent::Ended(end) => {
                 let open = self.open_turn.take_if(|open| open.id == end.turn);
                 let open = open.ok_or("that turn is not open")?;
+                if !matches!(end.outcome, TurnOutcome::Answered { .. } | TurnOutcome::Silent) {
+                    self.reactions.splice(0..0, open.reactions);
+                }
                 self.count_answer(open.model, &end.outcome);
                 self.forget_provider_state(&end.turn);
                 if matches!(&end.outcome, TurnOutcome::Failed { code, .. } if REFUSALS.contains(&code.as_str()))
@@ -304,7 +310,10 @@ impl Conversation {
 
     fn fold_delivery(&mut self, at: Timestamp, event: &DeliveryEvent) {
         match event {
-            DeliveryEvent::Intended { id, turn, note, draft, approval, .. } => {
+            DeliveryEvent::Intended { id, turn, seq, note, draft, approval, edits, .. } => {
+                if let (Some(message), None) = (edits, note) {
+                    self.note_own(message, *seq);
+                }
                 self.intend(id, turn, note.is_some(), *draft);
                 if let (Some(open), Some(_)) = (&mut self.open_turn, approval) {
                     open.questions.insert(id.clone(), None);
@@ -322,6 +331,9 @@ impl Conversation {
                 }
             }
             DeliveryEvent::Sent { id, message, .. } => {
+                if let Some(seq) = self.answer_of(id) {
+                    self.note_own(message, seq);
+                }
                 let questions = self.open_turn.as_mut().map(|open| &mut open.questions);
                 if let Some(question) = questions.and_then(|questions| questions.get_mut(id)) {
                     *question = Some(message.clone());
@@ -392,6 +404,7 @@ impl Conversation {
         }
         let asked = self.take_up(record, turn, messages, first_seq)?;
         let messages = messages.to_vec();
+        let reactions = if asked.is_empty() { Vec::new() } else { std::mem::take(&mut self.reactions) };
         self.open_turn = Some(OpenTurn {
             id: turn.clone(),
             first_seq,
@@ -407,6 +420,7 @@ impl Conversation {
             usage: Usage::default(),
             model: None,
             clock: None,
+            reactions,
         });
         Ok(())
     }
@@ -589,6 +603,8 @@ impl Conversation {
         self.recalled.clear();
         self.recalled_tokens = 0;
         self.quotes.clear();
+        self.own.clear();
+        self.reactions.clear();
         self.restart_watches();
     }
 
@@ -613,6 +629,7 @@ impl Conversation {
             usage: Usage::default(),
             model: None,
             clock: None,
+            reactions: Vec::new(),
         });
         Ok(())
     }

@@ -8,6 +8,7 @@
 mod amend;
 mod apply;
 mod outline;
+mod reactions;
 mod snapshot;
 mod undo;
 
@@ -36,6 +37,7 @@ use cairn_types::window_bounds::WindowBounds;
 pub use amend::amend;
 pub use apply::FoldError;
 pub use outline::Outline;
+pub use reactions::{OwnMessage, Reaction};
 pub use undo::{UndoError, Undone, undo};
 
 /// How many ends of runs are kept for `cairn context`.
@@ -82,6 +84,9 @@ pub struct OpenTurn {
     /// When its first answered call was made: the time that its requests go on showing where an answer is bound to them.
     #[serde(default)]
     pub clock: Option<Timestamp>,
+    /// Reactions to the bot's messages that its requests show.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reactions: Vec<Reaction>,
 }
 
 impl OpenTurn {
@@ -291,6 +296,12 @@ pub struct Conversation {
     /// Entries that were quoted at the end of the window of the last turn, without those that were deleted since.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub quotes: Vec<Quote>,
+    /// The bot's newest messages in the chat that show answers, oldest first.
+    #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
+    pub own: VecDeque<OwnMessage>,
+    /// Reactions to them that no turn has shown the model yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reactions: Vec<Reaction>,
     pub owed: Vec<OutboxId>,
     /// Deliveries that did not succeed and were not given up: an operator may have them tried again.
     #[serde(default)]
@@ -395,6 +406,8 @@ impl Conversation {
             recalled: Vec::new(),
             recalled_tokens: 0,
             quotes: Vec::new(),
+            own: VecDeque::new(),
+            reactions: Vec::new(),
             owed: Vec::new(),
             undelivered: Vec::new(),
             name: None,

@@ -59,6 +59,7 @@ impl Eraser {
             Event::Memory(event) => self.keeps_memory(Some(state), event),
             Event::Registry(event) => self.keeps_registered(event),
             Event::Reminder(ReminderEvent::Set(reminder)) => !self.survey.is_theirs(&reminder.by),
+            Event::Message(MessageEvent::Reacted { by, .. }) => !self.survey.is_theirs(by),
             _ => true,
         };
         if stays {

@@ -199,7 +199,9 @@ impl Survey {
                 }
             }
             MessageEvent::Edited { parts, .. } => self.note_quotes(channel, parts),
-            MessageEvent::SystemSet { author, .. } => drop(self.meet(author)),
+            MessageEvent::SystemSet { author, .. } | MessageEvent::Reacted { by: author, .. } => {
+                self.meet(author);
+            }
             MessageEvent::Deleted { .. } | MessageEvent::Refused { .. } => {}
         }
     }

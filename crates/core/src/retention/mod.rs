@@ -15,29 +15,27 @@ pub use words::{InUse, WordsExpiry, expire, ranges};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RetentionSettings {
-    /// Journal segments that were closed so many days ago are compressed (`.jsonl.gz`, for zless and zgrep); all reads as
-    /// before.
+    /// Compress journal segments closed this many days ago (`.jsonl.gz`, for zless and zgrep); they stay readable.
     #[schemars(range(max = 36_500))]
     pub compress_days: u32,
-    /// Out of segments that were closed so many days ago the words are taken that nothing needs any more: `[expired]` stands
-    /// in their place. What a window still shows, what no run has summarised yet and what waits to be delivered stays until
-    /// then; who spoke and when, the summaries of the window and the memories stay for good. Backups and exports made before
-    /// keep the words.
+    /// Expire the text of segments closed this many days ago, if nothing needs it any more: `[expired]` replaces it.
+    /// Text that a window still shows, that no run has summarised yet or that waits for delivery stays until then.
+    /// Authors and times, the summaries in the window and memories stay for good. Earlier backups and exports keep the
+    /// text.
     #[schemars(range(max = 36_500))]
     pub journal_days: u32,
-    /// Most MiB that the journal takes. Over it, its oldest closed segments are compressed; when all are, the words are
-    /// taken out of the oldest first. With all of that done it may still be over: then the log says so, and nothing else
-    /// goes.
+    /// Maximum MiB of the journal. Above it, the oldest closed segments are compressed; when all are, the oldest text
+    /// expires first. If the journal is still too large after that, the log says so, and nothing else is removed.
     #[schemars(range(max = 16_777_216))]
     pub journal_mib: u64,
-    /// Memories that were neither recalled nor changed for so many days are forgotten; never a todo or an identity, and
-    /// never one that is at least so important (0 to 1).
+    /// Forget memories that were neither recalled nor changed for this many days; never a todo or an identity, and
+    /// never one with at least this importance (0 to 1).
     #[schemars(range(max = 36_500))]
     pub memory_days: u32,
     #[schemars(range(min = 0, max = 1))]
     pub memory_importance: f64,
-    /// Most memories that an agent has: over it, the least important and longest unused are forgotten, with the same
-    /// exceptions.
+    /// Maximum number of an agent's memories; above it, the least important and longest unused ones are forgotten, with
+    /// the same exceptions.
     #[schemars(range(max = 1_000_000))]
     pub memory_max: u64,
 }

@@ -79,6 +79,7 @@ impl InUse {
                 }
                 MessageEvent::SystemSet { text, .. } => self.client_system.as_deref() == Some(text.as_str()),
                 MessageEvent::Deleted { .. }
+                | MessageEvent::Reacted { .. }
                 | MessageEvent::CommandTaken { .. }
                 | MessageEvent::Refused { .. } => false,
             },

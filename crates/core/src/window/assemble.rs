@@ -59,11 +59,13 @@ pub fn assemble(
         stack_overhead: guide_tokens(lookup),
         entries: sent(conversation, &agent.model),
         tail: tail.clone(),
+        reactions: conversation.reactions_text(),
         shortened: Vec::new(),
     };
     fit::fit(&mut draft, conversation, &correction, usable);
     let estimated_tokens = draft.tokens();
-    let (messages, turn_from) = messages(&draft.entries, &draft.tail, conversation.open_turn.as_ref());
+    let (messages, turn_from) =
+        messages(&draft.entries, (&draft.tail, &draft.reactions), conversation.open_turn.as_ref());
     let mut system = vec![format!("{}\n\n{}", agent.system_prompt, place.text())];
     if !draft.stack.is_empty() {
         system.push(guide_text(lookup));
@@ -141,12 +143,16 @@ fn asked(conversation: &Conversation) -> impl Iterator<Item = &Arc<Entry>> {
 ///
 /// What is volatile stands at the end. Where an answer of the open turn is bound to the request that it answered, nothing of that
 /// request may move: what is volatile stays behind the people's messages then, with the time of the turn's first call.
-fn messages(entries: &[Arc<Entry>], tail: &Tail, open: Option<&OpenTurn>) -> (Vec<ChatMessage>, usize) {
+fn messages(
+    entries: &[Arc<Entry>],
+    (tail, reactions): (&Tail, &str),
+    open: Option<&OpenTurn>,
+) -> (Vec<ChatMessage>, usize) {
     let is_open = |entry: &Entry| open.is_some_and(|open| open.id == entry.turn);
     let is_bound = |entry: &Arc<Entry>| {
         is_open(entry) && entry.provider_state.as_ref().is_some_and(|state| state.is_bound_to_prefix())
     };
-    let mut fixed = entries.iter().any(is_bound).then(|| first_tail(tail, open));
+    let mut fixed = entries.iter().any(is_bound).then(|| first_tail(tail, reactions, open));
     let mut out = Vec::with_capacity(entries.len() + 1);
     let mut turn_from = None;
     let mut owed: Vec<Owed> = Vec::new();
@@ -191,7 +197,7 @@ fn messages(entries: &[Arc<Entry>], tail: &Tail, open: Option<&OpenTurn>) -> (Ve
     let turn_from = turn_from.unwrap_or(out.len());
     let is_fixed = out[turn_from..].iter().any(|message| matches!(message, ChatMessage::Context { .. }));
     if !is_fixed {
-        out.push(ChatMessage::Context { text: tail_text(tail) });
+        out.push(ChatMessage::Context { text: tail_text(tail, reactions) });
     } else if tail.last_call {
         out.push(ChatMessage::Context { text: last_call_text() });
     }
@@ -199,9 +205,9 @@ fn messages(entries: &[Arc<Entry>], tail: &Tail, open: Option<&OpenTurn>) -> (Ve
 }
 
 /// What was volatile in the first request of the turn, as it stood there.
-fn first_tail(tail: &Tail, open: Option<&OpenTurn>) -> String {
+fn first_tail(tail: &Tail, reactions: &str, open: Option<&OpenTurn>) -> String {
     let now = open.and_then(|open| open.clock).unwrap_or(tail.now);
-    tail_text(&Tail { now, last_call: false, ..tail.clone() })
+    tail_text(&Tail { now, last_call: false, ..tail.clone() }, reactions)
 }
 
 struct Owed<'e> {

@@ -29,6 +29,8 @@ pub(super) struct RequestDraft {
     /// Entries, oldest first.
     pub(super) entries: Vec<Arc<Entry>>,
     pub(super) tail: Tail,
+    /// What the tail says of reactions to the bot's messages.
+    pub(super) reactions: String,
     /// Entries that were shortened or left out.
     pub(super) shortened: Vec<Seq>,
 }
@@ -51,7 +53,8 @@ impl RequestDraft {
         let stack: u64 = self.stack.iter().map(|(_, tokens)| u64::from(*tokens)).sum();
         let overhead = if self.stack.is_empty() { 0 } else { self.stack_overhead };
         let entries: u64 = self.entries.iter().map(|entry| u64::from(entry.tokens)).sum();
-        self.frame + stack + overhead + entries + u64::from(tail_tokens(&self.tail))
+        let tail = u64::from(tail_tokens(&self.tail)) + u64::from(estimate(&self.reactions));
+        self.frame + stack + overhead + entries + tail
     }
 }
 
@@ -75,6 +78,7 @@ pub(super) fn fit(
     }
     draft.tail.recalled.clear();
     draft.tail.quotes.clear();
+    draft.reactions.clear();
     shorten_results(draft, &excess);
     if excess(draft) == 0 {
         return;

@@ -43,7 +43,7 @@ pub struct Sizes {
     pub stack: u64,
     pub sealed: u64,
     pub live: u64,
-    /// Recalled memories and the clock.
+    /// Recalled memories, the clock and reactions.
     pub recalled: u64,
 }
 
@@ -58,7 +58,8 @@ impl Sizes {
             stack: conversation.stack.tokens(),
             sealed: weigh(0..n_sealed),
             live: weigh(n_sealed..conversation.live.len()),
-            recalled: u64::from(conversation.recalled_tokens.max(BARE_TAIL_TOKENS)),
+            recalled: u64::from(conversation.recalled_tokens.max(BARE_TAIL_TOKENS))
+                + conversation.reactions_tokens(),
         }
     }
 

@@ -59,8 +59,8 @@ pub fn memory_dates(memory: &Memory, now: &Zoned) -> String {
     }
 }
 
-/// The volatile tail: the clock, the recalled memories and the quoted entries, as data.
-pub(crate) fn tail_text(tail: &Tail) -> String {
+/// The volatile tail: the clock, the recalled memories, the quoted entries and the reactions, as data.
+pub(crate) fn tail_text(tail: &Tail, reactions: &str) -> String {
     let now = tail.now.to_zoned(tail.zone.clone());
     let zone = tail.zone.iana_name().unwrap_or("UTC");
     let mut text = format!(
@@ -79,6 +79,7 @@ pub(crate) fn tail_text(tail: &Tail) -> String {
         }
     }
     text.push_str(&quotes_text(&tail.quotes));
+    text.push_str(reactions);
     if tail.last_call {
         text.push_str(LAST_CALL);
     }
@@ -95,9 +96,9 @@ pub(crate) fn last_call_text() -> String {
 const LAST_CALL: &str =
     "\nNo more tools can be called for this answer: say now what you have found, and what is left to do.";
 
-/// Tokens of the tail, before correction: what [`cairn_types::event::MemoryEvent::Recalled`] records.
+/// Tokens of the tail without reactions, before correction: what [`cairn_types::event::MemoryEvent::Recalled`] records.
 pub fn tail_tokens(tail: &Tail) -> u32 {
-    MESSAGE_OVERHEAD + estimate(&tail_text(tail))
+    MESSAGE_OVERHEAD + estimate(&tail_text(tail, ""))
 }
 
 #[cfg(test)]
@@ -116,7 +117,7 @@ mod tests {
         let source = Source { said_at: Some(at(31)), ..saved.source.clone() };
         let recalled = vec![saved.clone(), Memory { source, ..saved }];
         let tail = Tail { now: at(90), zone: TimeZone::UTC, recalled, quotes: Vec::new(), last_call: false };
-        let text = tail_text(&tail);
+        let text = tail_text(&tail, "");
         let memories: Vec<&str> = text.lines().filter(|line| line.starts_with("- ")).collect();
         assert_eq!(memories, ["- fact: Anna sails. [1970-03-02]", "- fact: Anna sails. [1970-02-01]"]);
     }

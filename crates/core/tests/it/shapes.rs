@@ -277,6 +277,11 @@ fn memories() -> Vec<Event> {
     ]
 }
 
+fn reacted(by: Author) -> Event {
+    let (message, seq, emoji) = ("901".into(), Seq(2), "👍".into());
+    Event::Message(MessageEvent::Reacted { message, seq, by, emoji, removed: false })
+}
+
 fn chats() -> Vec<Event> {
     let person = Author { id: "telegram/7".into(), name: "Anna".into() };
     let usage = Usage { input_tokens: 100, output_tokens: 7, cached_tokens: 60, cache_write_tokens: 0 };
@@ -306,6 +311,7 @@ fn chats() -> Vec<Event> {
         Event::Message(MessageEvent::Deleted { message: "m1".into(), seqs: Vec::new() }),
         Event::Message(MessageEvent::Deleted { message: "m1".into(), seqs: vec![Seq(1), Seq(5)] }),
         Event::Turn(TurnEvent::Undone { turn: "t1".into(), from_seq: Seq(1), to_seq: Seq(2) }),
+        reacted(person.clone()),
         Event::Message(MessageEvent::CommandTaken {
             message: "m2".into(),
             command: "new".into(),

@@ -17,21 +17,21 @@ use cairn_server::parts::tools::KnownTools;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Check a config file; a wrong one is reported with its lines, exit code 2
+    /// Check a config file; errors are reported with their lines, exit code 2
     #[command(after_help = "\
 Examples:
   cairn config check
   cairn config check /etc/cairn/config.toml
 
 Warns about settings that work but are probably mistakes, such as entries of
-`classes` and `always_allow` that name no tool. The tools of a server are
-known once it is approved.")]
+`classes` and `always_allow` that name no tool. A server's tools are known
+once you approve it.")]
     Check {
         /// The file [default: the one that the daemon reads]
         #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
     },
-    /// Print a JSON schema of the config file, for editors that complete and check TOML
+    /// Print a JSON schema of the config file, for completion and checks in editors
     #[command(after_help = "\
 Example:
   cairn config schema > config.schema.json
@@ -45,7 +45,7 @@ the config file:
         after_help = "Examples:\n  cairn config show\n  cairn config show --sources\n  cairn config show --json"
     )]
     Show {
-        /// Say of each key where its value comes from: a line of the file, [defaults], or the built-in default
+        /// Show where each value comes from: a line of the file, [defaults], or the built-in default
         #[arg(long)]
         sources: bool,
     },
@@ -73,9 +73,11 @@ pub(crate) async fn config(global: Global, tools: &Tools, command: ConfigCommand
 async fn check(global: &Global, tools: &Tools, mut loaded: Loaded) -> Result<(), Failure> {
     loaded.check_tokens()?;
     loaded.database()?;
-    let folder_error =
-        |error| Failure::failed(format!("[embeddings]: {error}"), "name another folder, or leave it out");
-    crate::wiring::embedder(&loaded).map_err(folder_error)?;
+    let bad_model = |error: crate::wiring::BadRanking| {
+        Failure::failed(error.to_string(), "use another model, or remove the key")
+    };
+    crate::wiring::embedder(&loaded).map_err(bad_model)?;
+    crate::wiring::reranker(&loaded).map_err(bad_model)?;
     let (unmatched, not_checked) = unmatched_tools(global, tools, &loaded).await?;
     loaded.warnings.extend(unmatched);
     if global.json {
@@ -110,7 +112,7 @@ async fn unmatched_tools(
     let (servers, not_checked) = match approved_servers(global, loaded).await {
         Ok(servers) => (servers, None),
         Err(Failure::Said { message, .. }) => {
-            let what = "entries of `classes` and `always_allow` that name tools of servers were not checked";
+            let what = "entries of `classes` and `always_allow` that name server tools were not checked";
             (Vec::new(), Some(format!("note: {what}: {message}")))
         }
         Err(failure) => return Err(failure),

@@ -45,15 +45,15 @@ Examples:
 
 Erases the person's messages, the answers to them, their private chats,
 memories, pairing and artifacts; masks their names and ids in other messages;
-rebuilds summaries from what is left. The journal is rewritten, and databases
-and search index are rebuilt from it. A running daemon does so beside its
-work, and then restarts within its process, which takes a moment. This cannot
-be undone.")]
+rebuilds summaries from the remaining messages. The journal is rewritten, and
+databases and search index are rebuilt from it. A running daemon keeps working
+meanwhile, and then restarts within its process, which takes a moment. This
+cannot be undone.")]
 pub(crate) struct ForgetUserArgs {
     /// The person: PLATFORM/USER, as `cairn history --json` and `cairn pair list` show them
     #[arg(value_name = "PLATFORM/USER")]
     user: String,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short = 'y')]
     yes: bool,
     /// Only show what would be erased
@@ -106,8 +106,8 @@ pub(crate) async fn forget_user(global: Global, args: ForgetUserArgs) -> Result<
 
 fn no_longer_waited_for() -> Failure {
     Failure::failed(
-        "not waited for any longer; the erasure may be under way",
-        "once it is done, the same command with --dry-run says that nothing is stored about them",
+        "stopped waiting; the erasure may be running",
+        "when it is done, the same command with --dry-run says that nothing is stored about them",
     )
 }
 
@@ -165,7 +165,7 @@ async fn by_daemon(
             () = tokio::time::sleep(ASK_EVERY) => {}
             _ = tokio::signal::ctrl_c() => {
                 return Err(Failure::failed(
-                    "not waited for any longer; the erasure is ordered, and done in any case",
+                    "stopped waiting; the erasure is ordered, and will be completed",
                     how_to_look(user),
                 ));
             }
@@ -181,7 +181,7 @@ async fn by_daemon(
                 if restarted && record.pending {
                     return Err(Failure::failed(
                         "the daemon has restarted and could not erase them; nothing was changed",
-                        "its log says why; it tries again at its next start",
+                        "its log has the reason; it tries again at its next start",
                     ));
                 }
                 line.show(&record.progress);
@@ -195,18 +195,20 @@ async fn by_daemon(
         }
         if !noted && began.elapsed() > NOTE_AFTER {
             noted = true;
-            out::note("the daemon erases them beside its work; the request is kept, and done in any case");
+            out::note(
+                "the daemon erases them while it keeps working; the request is stored, and will be completed",
+            );
         }
     }
     let minutes = WAIT_MAX.as_secs() / 60;
     Err(Failure::failed(
-        format!("the erasure is ordered, and was not done within {minutes} minutes; the next start does it"),
+        format!("the erasure is ordered, but was not done within {minutes} minutes; the next start does it"),
         how_to_look(user),
     ))
 }
 
 fn how_to_look(user: &str) -> String {
-    format!("once it is done, `cairn forget-user {user} --dry-run` says that nothing is stored about {user}")
+    format!("when it is done, `cairn forget-user {user} --dry-run` says that nothing is stored about {user}")
 }
 
 fn tell(
@@ -230,7 +232,7 @@ fn of_expired(n: u64) -> String {
     match n {
         0 => String::new(),
         n => format!(
-            "expired        {} of the messages: summaries of that time lose what may be theirs\n",
+            "expired        {} of the messages: summaries of that time lose text that may be theirs\n",
             grouped(n)
         ),
     }
@@ -267,6 +269,6 @@ fn drawn(figures: ErasureFigures) -> String {
 fn cleaned_of_others(n: u64) -> String {
     match n {
         0 => String::new(),
-        n => format!("; taken out of {} of others", grouped(n)),
+        n => format!("; also removed from {} of others", grouped(n)),
     }
 }

@@ -44,7 +44,7 @@ pub(crate) fn man(args: &ManArgs, cairn: Command) -> Result<(), Failure> {
     };
     if dir.is_file() {
         let message = format!("{} is a file", dir.display());
-        return Err(Failure::usage(message, "name a folder for the pages, or none to print cairn.1"));
+        return Err(Failure::usage(message, "give a folder for the pages, or none to print cairn.1"));
     }
     let mut cairn = cairn.disable_help_subcommand(true);
     cairn.build();

@@ -1,5 +1,6 @@
 //! The command line: its definition, and the dispatch to the commands.
 
+mod bridge;
 mod config;
 mod doctor;
 mod forget_user;
@@ -16,8 +17,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use cairn_cli::commands::{
-    ban, channel, chat, demo, explain, history, import, mcp, memory, node, outbox, pair, reload, reminder,
-    replay, search, spend, status, summary, tools, tune, ui,
+    ban, channel, chat, demo, explain, history, import, mcp, memory, node, outbox, pair, private, reload,
+    reminder, replay, search, spend, status, summary, tools, tune, ui,
 };
 use cairn_cli::out;
 use cairn_platforms::attach::READ_DOCUMENT;
@@ -33,20 +34,20 @@ use crate::wiring::Tools;
 
 /// A chat bot that never freezes and never forgets: it answers while it compacts.
 ///
-/// Without a configuration there is one agent, `main`, with the embedded model `offline`: no key, no network.
-/// Commands ask the running daemon over its socket; when none runs, they open the state folder themselves.
+/// Without a configuration there is one agent, `main`, with the built-in model `offline`, which needs no key and no network.
+/// Commands ask the running daemon over its socket. If none runs, they open the state folder themselves.
 #[derive(Debug, Parser)]
 #[command(
     name = "cairn",
     version,
     after_help = "\
 Examples:
-  cairn demo                   watch what it does, in about a minute
-  cairn init                   answer a few questions for a configuration
+  cairn demo                   see what it does, in about a minute
+  cairn init                   answer a few questions to configure it
   cairn doctor                 check everything, with remedies
   cairn chat                   talk, with the offline model unless configured
   cairn run                    run the daemon in the foreground
-  cairn context main           see what is in the window of the channel `main`
+  cairn context main           show the window of the channel `main`
   cairn search main 'harbour'  find words in its history and memories
   cairn pair approve K7P2XMQA  let a person talk to the bot
 
@@ -69,69 +70,74 @@ struct Cli {
 enum Command {
     /// Run the daemon in the foreground, logs on stderr
     Run(run::RunArgs),
-    /// Watch three months of a conversation pass through a small window, in about a minute
+    /// See three months of conversation pass through a small window, in about a minute
     Demo(demo::DemoArgs),
-    /// Talk to an agent; piped input is one message a line, answered in order
+    /// Talk to an agent; piped input is one message per line, answered in order
     Chat(chat::ChatArgs),
-    /// Send the messages of a file, one JSON object a line, and report the outcome
+    /// Send the messages of a file, one JSON object per line, and report the outcome
     Replay(replay::ReplayArgs),
     /// Import conversations from other programs, with their answers
     Import(import::ImportArgs),
     /// Show the state of the daemon
     Status(status::StatusArgs),
-    /// Print a link to the daemon's page, which logs one browser in
+    /// Print a login link for the daemon's page
     Ui(ui::UiArgs),
-    /// Show what calls of models took and cost: by day, agent, channel, person, purpose or model
+    /// Show tokens and cost of model calls: by day, agent, channel, person, purpose or model
     Spend(spend::SpendArgs),
     /// List the channels
     Channels(channel::ChannelsArgs),
-    /// Show what is in a channel's window, its summaries and runs
+    /// Show a channel's window, summaries and compaction runs
     Context(channel::ContextArgs),
-    /// Show the messages of a channel, all sessions
+    /// Show the messages of a channel, from all sessions
     History(history::HistoryArgs),
-    /// Explain a turn: what was recalled, called and sent, and what each part took
+    /// Explain a turn: recalled memories, calls, requests, times and cost
     Explain(explain::ExplainArgs),
-    /// List the summaries of a channel, or show one with what it leaves out
+    /// List the summaries of a channel, or show one with the details it leaves out
     #[command(subcommand)]
     Summary(summary::SummaryCommand),
-    /// Search history, summaries and memories of all channels or of one
+    /// Search history, summaries and memories, in all channels or in one
     Search(search::SearchArgs),
     /// Compact a channel now
     Compact(channel::CompactArgs),
-    /// Find settings that suit a conversation, by simulating it without any model
+    /// Find settings that suit a conversation, by simulating it without a model
     Tune(tune::TuneArgs),
-    /// Archive a channel's conversation and start again
+    /// Archive a channel's conversation and start a new one
     New(channel::NewArgs),
-    /// List, search, show, add, edit and forget memories
+    /// List, search, show, add, edit, combine and forget memories
     #[command(subcommand)]
     Memory(memory::MemoryCommand),
-    /// List and show large tool results and messages, which are kept outside of the window
+    /// List and show artifacts: large tool results and messages, kept outside the window
     #[command(subcommand)]
     Artifact(channel::ArtifactCommand),
+    /// Check a program that connects another chat network
+    #[command(subcommand)]
+    Bridge(bridge::BridgeCommand),
     /// Show, approve and revoke tool servers
     #[command(subcommand)]
     Mcp(mcp::McpCommand),
-    /// List tools and their calls; approve or deny calls that wait
+    /// List tools and their calls; approve or deny waiting calls
     #[command(subcommand)]
     Tools(tools::ToolsCommand),
     /// Manage who may talk to the bot privately: list, approve, revoke
     #[command(subcommand)]
     Pair(pair::PairCommand),
-    /// Stop hearing a person, or list who is banned
+    /// Ban a person: ignore them everywhere; or list the banned people
     Ban(ban::BanArgs),
-    /// Hear a banned person again
+    /// Lift a ban
     Unban(ban::UnbanArgs),
+    /// Learn nothing from a person or a chat, or list who is private
+    Private(private::PrivateArgs),
     /// Erase a person: their messages, memories and chats
     ForgetUser(forget_user::ForgetUserArgs),
     /// List, set and cancel reminders
     #[command(subcommand)]
     Reminder(reminder::ReminderCommand),
-    /// List, retry and drop messages that no chat network has confirmed
+    /// List, retry and drop messages not yet confirmed as delivered
     #[command(subcommand)]
     Outbox(outbox::OutboxCommand),
-    /// Reload the configuration of the running daemon, without dropping anything
+    /// Reload the running daemon's configuration without interrupting anything
     Reload(reload::ReloadArgs),
-    /// Verify, rebuild, back up, restore or move the store; retain: remove what is too old
+    /// Verify, rebuild, back up, restore or move the store; retain: remove old data
     #[command(subcommand)]
     Store(store::StoreCommand),
     /// Hand over to another machine that shares the database
@@ -140,11 +146,11 @@ enum Command {
     /// Check or show the configuration, or print its schema
     #[command(subcommand)]
     Config(config::ConfigCommand),
-    /// Check everything that Cairn needs, with remedies
+    /// Check everything that Cairn needs, and print remedies
     Doctor(doctor::DoctorArgs),
     /// Ask a few questions and write a first configuration
     Init(init::InitArgs),
-    /// Print a script that completes command lines in a shell
+    /// Print a shell completion script
     Completions(man::CompletionsArgs),
     /// Print the man page, or write one for each command into a folder
     Man(man::ManArgs),
@@ -256,11 +262,13 @@ async fn dispatch(cli: Cli, tools: Tools) -> Result<(), Failure> {
         Command::Memory(command) => Box::pin(memory::memory(global, command)).await,
         Command::Artifact(command) => Box::pin(channel::artifact(global, command)).await,
         Command::Mcp(command) => Box::pin(mcp::mcp(global, command)).await,
+        Command::Bridge(command) => Box::pin(bridge::bridge(global, command)).await,
         Command::Tools(command) => Box::pin(tools::tools(global, command)).await,
         Command::Summary(command) => Box::pin(summary::summary(global, command)).await,
         Command::Pair(command) => Box::pin(pair::pair(global, command)).await,
         Command::Ban(args) => Box::pin(ban::ban(global, args)).await,
         Command::Unban(args) => Box::pin(ban::unban(global, args)).await,
+        Command::Private(args) => Box::pin(private::private(global, args)).await,
         Command::ForgetUser(args) => Box::pin(forget_user::forget_user(global, args)).await,
         Command::Reminder(command) => Box::pin(reminder::reminder(global, command)).await,
         Command::Outbox(command) => Box::pin(outbox::outbox(global, command)).await,

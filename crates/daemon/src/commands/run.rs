@@ -50,7 +50,7 @@ Examples:
   cairn run
   cairn run --config /etc/cairn/config.toml --state /var/lib/cairn
 
-The first SIGTERM or SIGINT stops it cleanly, the second at once. SIGHUP
+The first SIGTERM or SIGINT stops it cleanly, the second immediately. SIGHUP
 reloads the configuration, like `cairn reload`. It listens at
 $RUNTIME_DIRECTORY/cairn.sock, else at cairn.sock in the state folder, and
 reports readiness, status and its watchdog to systemd.")]
@@ -151,7 +151,7 @@ impl Deadline {
             // Logging may hang, too, so it runs on another thread.
             let log = || {
                 tracing::error!(
-                    "the stop takes too long; the process ends, what was accepted is in the journal"
+                    "the stop takes too long; the process ends, accepted messages are in the journal"
                 )
             };
             drop(std::thread::Builder::new().spawn(log));
@@ -358,7 +358,7 @@ async fn stopped(
     signals: &mut Signals,
 ) -> Result<(End, Ended), Failure> {
     let mut end = end;
-    let mut stop = pin!(systemd::with_time("stopping: turns under way get their time", stop));
+    let mut stop = pin!(systemd::with_time("stopping: waiting for running turns", stop));
     loop {
         tokio::select! {
             ended = &mut stop => {
@@ -367,13 +367,13 @@ async fn stopped(
             }
             signal = signals.stop() => match end {
                 End::Restart | End::Drained | End::Fenced | End::Hung => {
-                    tracing::info!("stopping for good: {signal}; send it again to stop at once");
+                    tracing::info!("stopping for good: {signal}; send it again to stop immediately");
                     systemd::tell(&[NotifyState::Stopping]);
                     end = End::Stop;
                 }
                 End::Stop => {
                     tracing::warn!(
-                        "stopped at once: {signal}; the next start resumes what was under way"
+                        "stopped immediately: {signal}; the next start resumes unfinished work"
                     );
                     return Err(Failure::Silent(exit::FAILED));
                 }
@@ -417,7 +417,7 @@ async fn served(daemon: &Daemon, service: &Service, control: &Control, signals: 
             signal = signals.next() => match signal {
                 None => service.reload(),
                 Some(signal) => {
-                    tracing::info!("stopping: {signal}; send it again to stop at once");
+                    tracing::info!("stopping: {signal}; send it again to stop immediately");
                     systemd::tell(&[NotifyState::Stopping]);
                     break End::Stop;
                 }
@@ -433,7 +433,7 @@ async fn served(daemon: &Daemon, service: &Service, control: &Control, signals: 
                 break End::Drained;
             }
             () = standby::led_no_longer(daemon.store()) => {
-                tracing::warn!("this node leads no longer: it stops everything at once, and stands by");
+                tracing::warn!("this node no longer leads: it stops everything immediately and becomes a standby");
                 systemd::tell_reloading();
                 break End::Fenced;
             }
@@ -467,7 +467,7 @@ async fn started(
         tokio::select! {
             daemon = &mut start => return match daemon {
                 Err(StartError::Store(StoreError::Fenced)) => {
-                    tracing::warn!("this node lost the lead while it started; it stands by");
+                    tracing::warn!("this node lost the lead while it started; it is now a standby");
                     systemd::tell_reloading();
                     Ok((Started::Ended(End::Fenced), false))
                 }
@@ -548,7 +548,7 @@ fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> Failure {
         std::io::ErrorKind::AddrInUse => {
             "another program listens there; set `listen` under [admin] to a free port"
         }
-        _ => "set `listen` under [admin] to an address of this machine, or leave it out",
+        _ => "set `listen` under [admin] to an address of this machine, or remove it",
     };
     Failure::failed(format!("cannot listen at {address}: {error}"), hint)
 }

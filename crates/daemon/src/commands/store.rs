@@ -24,20 +24,20 @@ use cairn_server::api::backup_error;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
-    /// Check journal and views; exit code 5 when something is damaged
+    /// Check journal and databases; exit code 5 if something is damaged
     #[command(after_help = "\
 Examples:
   cairn store verify
   cairn store verify --quick
   cairn store verify --quarantine --json
 
-A running daemon is asked to check itself; --quarantine needs it stopped.
+A running daemon checks itself; --quarantine needs it stopped.
 Ctrl-C stops the check.")]
     Verify {
         /// Quarantine damaged journal lines and lost artifacts, and continue without them; the history shows the loss
         #[arg(long)]
         quarantine: bool,
-        /// Check only what came since the last check of everything
+        /// Check only records since the last full check
         #[arg(long, conflicts_with = "quarantine")]
         quick: bool,
     },
@@ -53,15 +53,15 @@ Examples:
         #[arg(long)]
         dry_run: bool,
     },
-    /// Rebuild sled and the search index from the journal; the daemon must be stopped
+    /// Rebuild databases and search index from the journal; the daemon must be stopped
     #[command(after_help = "\
 Example:
   cairn store rebuild
 
-Refused while only they still show records that the journal has lost: see
-`cairn store verify`. Ctrl-C stops it; then those of before are back.")]
+It refuses to run if the databases show records that are missing from the
+journal: see `cairn store verify`. Ctrl-C stops it and restores the old ones.")]
     Rebuild,
-    /// Copy the state to a folder, while the daemon runs or without one
+    /// Copy the state to a folder, with or without a running daemon
     Backup(BackupArgs),
     /// Restore the state from a backup; the daemon must be stopped
     Restore(RestoreArgs),
@@ -75,13 +75,13 @@ Examples:
   cairn store move --to-database
   cairn store move --to-folder --state /var/lib/cairn
 
-The database is the one that `url` under [store] names; it must be empty to
-move there. Every line is checked, and everything is counted; what was cut
-short is taken up again by the same command. The folder is a copy of the
-database afterwards. Moved back, it holds everything again: take `url` out of
-the configuration then. No other node may run meanwhile. Every word stays in
-the database and in the folders of other nodes, too, and no erasure reaches
-them there any more: drop the database, and remove those folders.")]
+`url` under [store] names the database, which must be empty for a move to it.
+Every line is checked, and everything is counted. If the move is interrupted,
+run the same command again. Afterwards the folder is a copy of the database.
+After a move back, the folder has everything again: remove `url` from the
+configuration. No other node may run meanwhile. All text also remains in the
+database and in the other nodes' folders, where erasures no longer reach it:
+drop the database, and remove those folders.")]
 pub(crate) struct MoveArgs {
     #[command(flatten)]
     to: MoveTo,
@@ -104,11 +104,11 @@ Examples:
   cairn store backup /srv/backups/cairn-monday
   cairn store backup ./before-upgrade --json
 
-A running daemon makes the backup and keeps answering meanwhile. It must be
-able to write to DIR: under systemd with ProtectSystem=strict that takes
-ReadWritePaths= in the unit. The backup holds the journal up to one moment,
-the artifacts that it names, and a manifest. It is complete once DIR exists:
-until then it is DIR.partial. Ctrl-C stops it, and nothing is left.")]
+A running daemon makes the backup itself and keeps answering. It must be
+able to write to DIR: under systemd with ProtectSystem=strict, add
+ReadWritePaths= to the unit. The backup contains the journal up to one moment,
+the artifacts that it names, and a manifest. It is complete once DIR exists;
+until then it is DIR.partial. Ctrl-C stops it and removes everything.")]
 pub(crate) struct BackupArgs {
     /// A folder that does not exist yet, or is empty
     #[arg(value_name = "DIR")]
@@ -122,10 +122,10 @@ Examples:
   cairn store restore /srv/backups/cairn-monday --force --state /var/lib/cairn
 
 The whole backup is checked first; a damaged one changes nothing (exit code
-5). An existing state is moved to before-restore-TIME within the state folder,
-never deleted. sled and the search index are rebuilt at the next start. A copy
-of a database is not restored over: restore into another folder, and move that
-into an empty database.")]
+5). An existing state is moved to before-restore-TIME in the state folder,
+never deleted. The next start rebuilds databases and search index. A folder
+that is a copy of a database cannot be restored over: restore into another
+folder, and move that into an empty database.")]
 pub(crate) struct RestoreArgs {
     /// A folder that `cairn store backup` made
     #[arg(value_name = "DIR")]
@@ -172,7 +172,7 @@ async fn move_it(global: &Global, to_database: bool) -> Result<(), Failure> {
     let options = store_options(&connector.loaded, &connector.state)?;
     let Some(database) = options.database.clone() else {
         return Err(Failure::usage(
-            "no database is named",
+            "no database is configured",
             "set `url` under [store], such as \"postgres://cairn@db.example.net/cairn\"",
         ));
     };
@@ -188,7 +188,7 @@ async fn move_it(global: &Global, to_database: bool) -> Result<(), Failure> {
         let next = if to_database {
             "the folder is a copy of the database now; start the daemon"
         } else {
-            "the folder holds everything now; take `url` out of [store], then start the daemon; drop the database and \
+            "the folder has everything now; remove `url` from [store], then start the daemon; drop the database and \
              remove the folders of other nodes, which have every word still"
         };
         moved_text(moved, next)
@@ -204,7 +204,7 @@ fn moved_text(moved: &Moved, next: &str) -> String {
     );
     if moved.missing > 0 {
         text.push_str(&format!(
-            "missing   {} that the journal names, whose files were gone before\n",
+            "missing   {} that the journal names, but whose files were already missing\n",
             counted(moved.missing, "artifact", "artifacts")
         ));
     }
@@ -213,7 +213,7 @@ fn moved_text(moved: &Moved, next: &str) -> String {
 }
 
 /// The remedy for a damaged store.
-const MENDING: &str = "`cairn store verify --quarantine`, with the daemon stopped, removes what is damaged of journal and \
+const MENDING: &str = "`cairn store verify --quarantine`, with the daemon stopped, removes damaged parts of the journal and \
     artifacts and continues; `cairn store rebuild` makes views and index again; `cairn store restore` restores a backup";
 
 /// Verifies through the running daemon, or without one. Quarantine needs a stopped daemon.
@@ -229,7 +229,7 @@ async fn verify(global: &Global, quarantine: bool, quick: bool) -> Result<(), Fa
         None => {
             check_there(&connector)?;
             if quarantine && is_copy {
-                return Err(Failure::failed("a copy is not quarantined", MENDING_COPY));
+                return Err(Failure::failed("a copy of a database cannot be quarantined", MENDING_COPY));
             }
             let options = store_options(&connector.loaded, &connector.state)?;
             let progress = options.progress.clone();
@@ -264,7 +264,7 @@ fn check_there(connector: &Connector) -> Result<(), Failure> {
     if !connector.has_state() {
         return Err(Failure::failed(
             format!("there is no state in {} yet", connector.state.path.display()),
-            "name the state folder with --state or $CAIRN_STATE",
+            "give the state folder with --state or $CAIRN_STATE",
         ));
     }
     connector.check_may_open()
@@ -300,8 +300,8 @@ async fn backup(global: &Global, tools: &Tools, args: BackupArgs) -> Result<(), 
 fn is_seen(dir: &Path) -> Result<(), Failure> {
     match std::fs::symlink_metadata(dir) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(Failure::failed(
-            format!("the daemon made the backup in a private {} that nobody else sees", dir.display()),
-            "name a folder outside of /tmp and /var/tmp that the unit may write to (ReadWritePaths=)",
+            format!("the daemon made the backup in its private {}, which nobody else can see", dir.display()),
+            "use a folder outside /tmp and /var/tmp that the unit may write to (ReadWritePaths=)",
         )),
         _ => Ok(()),
     }
@@ -336,7 +336,7 @@ fn retained(record: &RetainRecord) -> String {
     }
     if expired.shrunk.segments > 0 {
         lines.push(format!(
-            "expired     the words of {} and {} in {}",
+            "expired     the text of {} and {} in {}",
             counted(expired.entries, "message", "messages"),
             counted(expired.summaries, "summary", "summaries"),
             bytes(&expired.shrunk)
@@ -348,12 +348,12 @@ fn retained(record: &RetainRecord) -> String {
     let failed = compressed.failed + expired.shrunk.failed;
     if failed > 0 {
         let failed = counted(failed, "segment", "segments");
-        lines.push(format!("failed      {failed}, left as they were; the log says why"));
+        lines.push(format!("failed      {failed}, left unchanged; the log has the reason"));
     }
     if lines.is_empty() {
         lines.push("nothing to do for [retention]".to_owned());
     } else if *dry_run {
-        lines.insert(0, "nothing was changed; this would be done:".to_owned());
+        lines.insert(0, "nothing was changed; it would do this:".to_owned());
     }
     if *over_bytes > 0 {
         let over = grouped(*over_bytes);
@@ -379,9 +379,7 @@ fn verified(report: &VerifyReport) -> String {
     );
     if let Some(since) = report.since {
         let since = grouped(since);
-        text.push_str(&format!(
-            "checked   what came after event {since}; all before it was checked earlier\n"
-        ));
+        text.push_str(&format!("checked   records after event {since}; earlier ones were checked before\n"));
     }
     for problem in &report.problems {
         text.push_str(&format!("problem   {}\n", plain(problem)));

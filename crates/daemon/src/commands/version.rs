@@ -12,7 +12,7 @@ pub(super) const LONG: &str = concat!(
     env!("CAIRN_TARGET"),
     ", ",
     env!("CAIRN_PROFILE"),
-    "\nnetworks: discord, telegram, local\nmodels:   openai, anthropic, offline\ntools:    mcp, fetch, web_search",
+    "\nnetworks: discord, telegram, bridges, local\nmodels:   openai, anthropic, offline\ntools:    mcp, fetch, web_search",
 );
 
 #[cfg(test)]
@@ -22,7 +22,7 @@ mod tests {
 
     #[test]
     fn every_network_is_named() {
-        for kind in NetworkKind::ALL {
+        for kind in NetworkKind::ALL.into_iter().chain([NetworkKind::Bridge]) {
             assert!(LONG.contains(kind.name()), "{LONG}");
         }
     }

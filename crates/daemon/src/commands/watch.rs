@@ -96,7 +96,7 @@ pub(super) async fn ask(question: String) -> Result<Option<String>, Failure> {
 }
 
 pub(super) fn stopped() -> Failure {
-    Failure::failed("stopped before its end; nothing was changed", "try again")
+    Failure::failed("stopped early; nothing was changed", "try again")
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod artifacts;
+mod bridges;
 mod browser;
 mod chats;
 mod compaction;

@@ -199,7 +199,7 @@ async fn a_node_that_is_drained_hands_over_and_stands_by() {
     let (north, south) = (node("north", &url), node("south", &url));
     let first = run(&north).await;
     until(&first, true).await;
-    north.cairn(&["node", "drain"]).told(1, &["no other node stands by", "start one"]);
+    north.cairn(&["node", "drain"]).told(1, &["there is no standby", "start one"]);
     let address = free_address();
     let config = std::fs::read_to_string(south.path("config.toml")).unwrap();
     south.config(&format!("{config}\n[admin]\nlisten = \"{address}\"\n"));
@@ -250,7 +250,7 @@ async fn a_node_hands_over_to_nobody_who_has_stopped_and_says_when_it_leads_agai
     shows(&second, has_it).await;
     let began = south.status()["started_at"].clone();
     second.stop().await.unwrap();
-    north.cairn(&["node", "drain"]).told(1, &["no other node stands by"]);
+    north.cairn(&["node", "drain"]).told(1, &["there is no standby"]);
     assert!(south.log().contains("stopped while standing by: SIGTERM"), "{}", south.log());
     // Without a daemon its copy is backed up while another node leads.
     south.cairn(&["store", "backup", "kept"]).ended(0);
@@ -289,7 +289,7 @@ async fn a_node_that_stands_by_uses_what_its_file_says_when_it_leads() {
     write("7");
     first.stop().await.unwrap();
     until(&second, true).await;
-    assert_eq!(south.cairn(&["reload"]).ended(0).stdout, "nothing has changed\n");
+    assert_eq!(south.cairn(&["reload"]).ended(0).stdout, "nothing changed\n");
     // A file that is refused then changes nothing.
     let third = run(&north).await;
     until(&third, false).await;
@@ -300,7 +300,7 @@ async fn a_node_that_stands_by_uses_what_its_file_says_when_it_leads() {
     until(&second, true).await;
     assert!(south.log().contains("nothing was reloaded"), "{}", south.log());
     write("7");
-    assert_eq!(south.cairn(&["reload"]).ended(0).stdout, "nothing has changed\n");
+    assert_eq!(south.cairn(&["reload"]).ended(0).stdout, "nothing changed\n");
     second.stop().await.unwrap();
 }
 
@@ -312,7 +312,8 @@ async fn a_state_moves_into_a_database_and_back_and_shows_the_same() {
     home.cairn(&["chat", "remember that my cat is called Flix"]).ended(0);
     home.cairn(&["chat", "The garden is north of the house."]).ended(0);
     let before = shown(&home);
-    home.cairn(&["store", "move", "--to-database"]).told(2, &["no database is named", "`url` under [store]"]);
+    home.cairn(&["store", "move", "--to-database"])
+        .told(2, &["no database is configured", "`url` under [store]"]);
 
     use_database(&home, "north", &url);
     home.cairn(&["history", "main"]).told(1, &["has a journal of its own", "store move --to-database"]);

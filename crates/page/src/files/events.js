@@ -23,11 +23,11 @@ const stream = new EventSource(list.dataset.stream);
 stream.addEventListener("open", () => {
   // What came in between is on the page only when it is loaded again.
   if (broken && !paused) location.reload();
-  state.textContent = paused ? "Paused; load the page again for what came in between." : "Live.";
+  state.textContent = paused ? "Paused; reload the page to see the events in between." : "Live.";
 });
 stream.addEventListener("error", () => {
   broken = true;
-  state.textContent = "The daemon does not answer; what you see may be old.";
+  state.textContent = "The daemon does not respond; this page may be out of date.";
 });
 stream.addEventListener("message", ({ data }) => {
   if (!paused) return show([data]);
@@ -38,7 +38,7 @@ stream.addEventListener("message", ({ data }) => {
 pause.hidden = false;
 pause.addEventListener("click", () => {
   paused = !paused;
-  pause.textContent = paused ? "Go on" : "Pause";
+  pause.textContent = paused ? "Resume" : "Pause";
   state.textContent = paused ? "Paused." : "Live.";
   if (!paused) {
     show(waiting);

@@ -26,8 +26,8 @@ use std::time::Duration;
 use cairn_types::event::SentFile;
 use cairn_types::ids::{ChannelId as RuntimeChannel, MessageId as RuntimeMessage};
 use cairn_types::ports::{
-    Adapter, AdapterFailure, AdapterPorts, LinkState, PairingStore, Platform, PlatformStatus, PlatformTraits,
-    SendError, SendPart, StoreError,
+    Adapter, AdapterFailure, AdapterPorts, LinkState, Mark, PairingStore, Platform, PlatformStatus,
+    PlatformTraits, SendError, SendPart, StoreError,
 };
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -275,10 +275,12 @@ impl Platform for Discord {
     }
 
     fn traits(&self) -> PlatformTraits {
+        let chat = self.parts.chat.get();
         PlatformTraits {
             typing_every: TYPING_EVERY,
             repeat_within: Some(REPEAT_WITHIN),
-            draft_every: self.parts.chat.get().draft_every,
+            draft_every: chat.draft_every,
+            marks: chat.marks.any(),
         }
     }
 
@@ -323,6 +325,23 @@ impl Platform for Discord {
         words: String,
     ) -> BoxFuture<'_, Result<(), SendError>> {
         async move { self.parts.outbox.edit(&channel, &message, &words).await }.boxed()
+    }
+
+    fn mark(
+        &self,
+        channel: RuntimeChannel,
+        message: RuntimeMessage,
+        from: Option<Mark>,
+        to: Option<Mark>,
+    ) -> BoxFuture<'_, Result<(), SendError>> {
+        async move {
+            let chat = self.parts.chat.get();
+            match chat.marks.step(from, to) {
+                Some(step) => self.parts.outbox.react(&channel, &message, step).await,
+                None => Ok(()),
+            }
+        }
+        .boxed()
     }
 
     fn typing(&self, channel: RuntimeChannel) -> BoxFuture<'_, Result<(), SendError>> {

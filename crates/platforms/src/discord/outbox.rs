@@ -26,6 +26,10 @@ use crate::link::Link;
 use crate::markup::{discord as markup, split_aside};
 use crate::settings::LiveChat;
 
+/// Codes of Discord's for a message that is gone, and for a reaction that is not there or no emoji.
+const UNKNOWN_MESSAGE: u32 = 10_008;
+const UNKNOWN_EMOJI: u32 = 10_014;
+
 /// Most pages of a channel's history that are read for a part.
 const FIND_PAGES: usize = 10;
 
@@ -210,6 +214,31 @@ impl Outbox {
             .flags(MessageFlags::SUPPRESS_EMBEDS);
         let edited = self.rest.edit(channel, message, &edit).await;
         self.noted(channel, edited)
+    }
+
+    /// Takes one reaction of the bot away and adds another. What is gone already is as wanted.
+    pub(super) async fn react(
+        &self,
+        channel: &RuntimeChannel,
+        message: &RuntimeMessage,
+        (from, to): (Option<&str>, Option<&str>),
+    ) -> Result<(), SendError> {
+        let channel = self.address(channel)?;
+        let Some(message) = number(message.as_str()).map(MessageId::new) else { return Ok(()) };
+        let is_gone = |error: &RestError| {
+            matches!(error, RestError::Refused { code: UNKNOWN_MESSAGE | UNKNOWN_EMOJI, .. })
+        };
+        if let Some(from) = from {
+            self.rest.unreact(channel, message, from).await.or_else(|error| match is_gone(&error) {
+                true => Ok(()),
+                false => Err(error),
+            })?;
+        }
+        let Some(to) = to else { return Ok(()) };
+        match self.rest.react(channel, message, to).await {
+            Err(RestError::Refused { code: UNKNOWN_MESSAGE, .. }) => Ok(()),
+            reacted => Ok(reacted?),
+        }
     }
 
     pub(super) async fn typing(&self, channel: &RuntimeChannel) -> Result<(), SendError> {

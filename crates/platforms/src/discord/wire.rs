@@ -152,6 +152,52 @@ pub(super) struct Member {
     pub(super) user: Option<Box<User>>,
 }
 
+/// A reaction that somebody added to a message or took back.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Reaction {
+    pub(super) user_id: UserId,
+    pub(super) channel_id: ChannelId,
+    pub(super) message_id: MessageId,
+    #[serde(default)]
+    pub(super) guild_id: Option<GuildId>,
+    /// Told of an added one alone.
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) message_author_id: Option<UserId>,
+    /// Told of one that was added in a server.
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) member: Option<Member>,
+    pub(super) emoji: Emoji,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Emoji {
+    /// Set for a custom one.
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) id: Option<String>,
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) name: Option<String>,
+}
+
+impl Reaction {
+    /// What the person is called in the server, where Discord tells.
+    pub(super) fn display_name(&self) -> &str {
+        let member = self.member.as_ref();
+        let nick = member.and_then(|member| member.nick.as_deref());
+        let user = || Some(member?.user.as_ref()?.display_name());
+        nick.or_else(user).unwrap_or_default()
+    }
+
+    pub(super) fn is_by_bot(&self) -> bool {
+        self.member.as_ref().and_then(|member| member.user.as_ref()).is_some_and(|user| user.bot)
+    }
+
+    /// The emoji, or the name of a custom one between colons.
+    pub(super) fn emoji(&self) -> Option<String> {
+        let name = self.emoji.name.clone().filter(|name| !name.is_empty())?;
+        Some(if self.emoji.id.is_some() { format!(":{name}:") } else { name })
+    }
+}
+
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct AttachedFile {
     pub(super) filename: String,

@@ -99,6 +99,6 @@ impl Reader<'_> {
 pub(super) fn message_key(update: &Update) -> Option<MessageKey> {
     match update {
         Update::Message(message) => Some((message.chat.id, message.message_id)),
-        Update::Edited(_) | Update::Membership(_) | Update::Callback(_) => None,
+        Update::Edited(_) | Update::Membership(_) | Update::Callback(_) | Update::Reaction(_) => None,
     }
 }

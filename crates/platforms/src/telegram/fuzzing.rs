@@ -26,7 +26,7 @@ pub fn update(value: Value) -> (Option<i64>, Option<Heard>) {
     let _queue = queue_of(&update);
     let heard = match update {
         Update::Message(message) | Update::Edited(message) => heard(&message),
-        Update::Membership(_) => None,
+        Update::Membership(_) | Update::Reaction(_) => None,
         Update::Callback(callback) => {
             let _button = callback.data.as_deref().and_then(crate::buttons::read);
             let _presser = content::presser(&callback.from);

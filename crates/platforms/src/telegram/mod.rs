@@ -32,6 +32,7 @@ mod wire;
 mod words;
 
 use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,11 +41,12 @@ use cairn_types::event::SentFile;
 use cairn_types::ids::{ChannelId, MessageId};
 use cairn_types::people::access::UNLISTED;
 use cairn_types::ports::{
-    Adapter, AdapterFailure, AdapterPorts, LinkState, PairingStore, Platform, PlatformStatus, PlatformTraits,
-    SendError, SendPart,
+    Adapter, AdapterFailure, AdapterPorts, LinkState, Mark, PairingStore, Platform, PlatformStatus,
+    PlatformTraits, SendError, SendPart,
 };
 use futures::future::BoxFuture;
 use jiff::Timestamp;
+use lru::LruCache;
 use parking_lot::Mutex;
 use reqwest::Url;
 use secrecy::SecretString;
@@ -52,9 +54,9 @@ use secrecy::SecretString;
 use self::api::Api;
 pub use self::checkup::checkup;
 use self::pace::Pace;
-use self::send::{OwnMessages, trouble_name};
+use self::send::{ChatTopic, OwnMessages, trouble_name};
 use self::webhook::Webhook;
-use self::wire::Chat;
+use self::wire::{Chat, Message};
 use crate::fence::Fence;
 use crate::link::Link;
 use crate::markup::name::display;
@@ -66,6 +68,9 @@ const NAME: &str = "telegram";
 
 /// Telegram shows typing for five seconds.
 const TYPING_EVERY: Duration = Duration::from_secs(4);
+
+/// Most topics whose names are remembered.
+const TOPICS_MAX: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
 
 /// Most unlisted groups whose id is logged.
 const UNLISTED_MAX: usize = 256;
@@ -138,6 +143,8 @@ pub struct Telegram {
     link: Link,
     pace: Pace,
     sent: OwnMessages,
+    /// Names of topics, the latest ones.
+    topics: Mutex<LruCache<ChatTopic, String>>,
     unlisted: Mutex<BTreeSet<i64>>,
 }
 
@@ -162,6 +169,7 @@ impl Telegram {
             link,
             pace: Pace::default(),
             sent: OwnMessages::default(),
+            topics: Mutex::new(LruCache::new(TOPICS_MAX)),
             unlisted: Mutex::default(),
         })
     }
@@ -183,6 +191,25 @@ impl Telegram {
     /// The server's time, by which messages are dated.
     fn now(&self) -> Timestamp {
         self.api.server_now().unwrap_or_else(|| self.pairing_store.clock().now())
+    }
+
+    /// Notes the name of a topic, where a message tells it.
+    fn note_topic(&self, message: &Message) {
+        if let Some((topic, name)) = message.topic_name() {
+            self.topics.lock().put((message.chat.id, Some(topic)), display(name));
+        }
+    }
+
+    /// What people see as the name of a message's group, with its topic. `None`: in a topic whose name was not told yet.
+    fn name_of(&self, message: &Message) -> Option<String> {
+        let group = display(message.chat.title.as_deref()?);
+        match message.topic() {
+            None => Some(group),
+            Some(topic) => {
+                let mut topics = self.topics.lock();
+                topics.get(&(message.chat.id, Some(topic))).map(|name| format!("{group} › {name}"))
+            }
+        }
     }
 
     /// Records an ignored message. The id of each ignored group is logged once, so that it can be listed; the first few that are
@@ -213,10 +240,12 @@ impl Platform for Telegram {
     }
 
     fn traits(&self) -> PlatformTraits {
+        let chat = self.chat.get();
         PlatformTraits {
             typing_every: TYPING_EVERY,
             repeat_within: None,
-            draft_every: self.chat.get().draft_every,
+            draft_every: chat.draft_every,
+            marks: chat.marks.any(),
         }
     }
 
@@ -259,6 +288,22 @@ impl Platform for Telegram {
         words: String,
     ) -> BoxFuture<'_, Result<(), SendError>> {
         Box::pin(async move { self.rewrite(self.place(&channel)?, &message, &words).await })
+    }
+
+    fn mark(
+        &self,
+        channel: ChannelId,
+        message: MessageId,
+        from: Option<Mark>,
+        to: Option<Mark>,
+    ) -> BoxFuture<'_, Result<(), SendError>> {
+        Box::pin(async move {
+            let chat = self.chat.get();
+            match chat.marks.step(from, to) {
+                Some((_, emoji)) => self.react(self.place(&channel)?, &message, emoji).await,
+                None => Ok(()),
+            }
+        })
     }
 
     fn typing(&self, channel: ChannelId) -> BoxFuture<'_, Result<(), SendError>> {

@@ -36,11 +36,12 @@ const FIRST_WAIT: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// The kinds of updates that are requested.
-pub(super) const ALLOWED_UPDATES: [AllowedUpdate; 4] = [
+pub(super) const ALLOWED_UPDATES: [AllowedUpdate; 5] = [
     AllowedUpdate::Message,
     AllowedUpdate::EditedMessage,
     AllowedUpdate::MyChatMember,
     AllowedUpdate::CallbackQuery,
+    AllowedUpdate::MessageReaction,
 ];
 
 /// Runs the adapter: connects and takes in updates until a lasting failure.

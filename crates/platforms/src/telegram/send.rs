@@ -11,10 +11,10 @@ use cairn_types::texts::Texts;
 use lru::LruCache;
 use parking_lot::Mutex;
 use serde_json::Value;
-use teloxide::payloads::{EditMessageText, SendChatAction, SendMessage};
+use teloxide::payloads::{EditMessageText, SendChatAction, SendMessage, SetMessageReaction};
 use teloxide::types::{
     ChatAction, ChatId, InlineKeyboardMarkup, LinkPreviewOptions, MessageEntity, MessageId as Number,
-    Recipient, ReplyMarkup, ReplyParameters, ThreadId,
+    ReactionType, Recipient, ReplyMarkup, ReplyParameters, ThreadId,
 };
 use tokio::time::Instant;
 
@@ -215,6 +215,28 @@ impl Telegram {
         answer.map(drop).map_err(|error| self.failed(place, error))
     }
 
+    /// Sets the bot's only reaction to a message, or takes it away. A rate limit holds up nothing else in the chat.
+    pub(super) async fn react(
+        &self,
+        place: ChatTopic,
+        message: &MessageId,
+        emoji: Option<&str>,
+    ) -> Result<(), SendError> {
+        // A message of the chat's earlier id cannot be reached.
+        let Some(message) = self.number(place.0, message) else { return Ok(()) };
+        if let Some(after) = self.pace.blocked(place.0, Instant::now()) {
+            return Err(too_fast(after));
+        }
+        let mut payload = SetMessageReaction::new(chat(place), message);
+        let reaction = emoji.map(|emoji| ReactionType::Emoji { emoji: emoji.to_owned() });
+        payload.reaction = Some(reaction.into_iter().collect());
+        match self.api.call(&payload, CALL_TIMEOUT).await {
+            Ok(_) => Ok(()),
+            Err(CallError::Api { code: 400, description, .. }) if is_gone(&description) => Ok(()),
+            Err(error) => Err(send_error(error)),
+        }
+    }
+
     pub(super) fn take(&self, place: ChatTopic, write: Write) -> Result<(), SendError> {
         self.pace.take(place.0, write, Instant::now()).map_err(too_fast)
     }
@@ -274,6 +296,12 @@ fn too_fast(after: Duration) -> SendError {
     }
 }
 
+/// Whether the message of a reaction is not there any more.
+fn is_gone(description: &str) -> bool {
+    let description = description.to_ascii_lowercase();
+    ["not found", "message_id_invalid"].iter().any(|words| description.contains(words))
+}
+
 /// Whether Telegram refused the entities; nothing was sent.
 fn faults_entities(error: &CallError) -> bool {
     matches!(error, CallError::Api { code: 400, description, .. } if description.contains("entit"))
@@ -314,6 +342,14 @@ impl OwnMessages {
             messages.pop_front();
         }
         messages.push_back(message);
+    }
+
+    /// The place in a chat where a message of the bot stands; `None`: it is not remembered.
+    pub(super) fn place_of(&self, chat: i64, message: i64) -> Option<ChatTopic> {
+        let places = self.0.lock();
+        let has =
+            |(place, messages): &(&ChatTopic, &VecDeque<i64>)| place.0 == chat && messages.contains(&message);
+        places.iter().find(has).map(|(place, _)| *place)
     }
 
     /// Whether `replied` was the bot's newest message when `message` was written. The answer stays the same later,

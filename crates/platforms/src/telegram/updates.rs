@@ -12,11 +12,10 @@ use super::content::{self, Speaker};
 use super::handler::{Due, InboundHandler, Job, address, judge, press_id, sender, topic_of};
 use super::notice::Notice;
 use super::send::ChatTopic;
-use super::wire::{Membership, Message, Update};
+use super::wire::{Membership, Message, ReactionChange, Update};
 use super::words::{self, Given, replied_to};
 use crate::chat_queues::work_off;
-use crate::inbound::{Access, Admitted, Outcome};
-use crate::markup::name::display;
+use crate::inbound::{Access, Admitted, ChatAddress, Outcome};
 
 /// A command or press that takes longer no longer blocks its chat, once it is durable that it was given.
 const COMMAND_PATIENCE: Duration = Duration::from_secs(5);
@@ -26,6 +25,9 @@ const URGENT: [&str; 3] = ["stop", "approve", "deny"];
 
 /// The pseudo-topic of a chat's button queue, which does not wait for messages. No real topic has this number.
 const BUTTONS: i64 = i64::MIN;
+
+/// Most reactions of one update that are taken in; a person may have three at a message.
+const REACTIONS_MAX: usize = 8;
 
 /// What becomes of a message of somebody who is not known.
 enum Strangers<'a> {
@@ -74,7 +76,9 @@ impl InboundHandler {
                 let presser = sender(&presser, &self.me);
                 (self.path.judge(&presser, true, &address(question)), press_id(callback))
             }
-            Update::Message(_) | Update::Edited(_) | Update::Membership(_) => return None,
+            Update::Message(_) | Update::Edited(_) | Update::Membership(_) | Update::Reaction(_) => {
+                return None;
+            }
         };
         let Access::Admitted(admitted) = access else { return None };
         Some((admitted.channel, id))
@@ -86,6 +90,7 @@ impl InboundHandler {
             Update::Edited(message) => self.edited(message).await,
             Update::Membership(change) => self.membership(change),
             Update::Callback(callback) => self.callback(callback).await,
+            Update::Reaction(change) => self.reaction(change).await,
         };
         metrics::counter!("cairn_telegram_updates_total", "outcome" => outcome).increment(1);
     }
@@ -111,6 +116,7 @@ impl InboundHandler {
     }
 
     async fn message(&self, message: &Message, due: Due) -> &'static str {
+        self.telegram.note_topic(message);
         let late = due == Due::Never;
         let given = words::command(message, &self.me);
         if given == Given::Other {
@@ -154,7 +160,7 @@ impl InboundHandler {
             addressed: admitted.addressed && due == Due::Now,
             direct: admitted.direct,
             language: admitted.language,
-            chat_name: message.chat.title.as_deref().map(display).filter(|_| !admitted.direct),
+            chat_name: self.telegram.name_of(message).filter(|_| !admitted.direct),
             reply_to: replied_to(message).map(|reply| self.telegram.message_id(reply)),
             provenance: content::quoted(message, &self.me, self.path.platform()),
             gather: self.gather(message),
@@ -200,6 +206,39 @@ impl InboundHandler {
             Outcome::Taken => "amended",
             Outcome::Refused { why, reply } => self.refused(message, why, reply),
         }
+    }
+
+    /// Takes in what somebody reacted to a message with, and what they took back.
+    async fn reaction(&self, change: &ReactionChange) -> &'static str {
+        let Some(user) = &change.user else { return "ignored" };
+        let presser = sender(&content::presser(user), &self.me);
+        // Only messages of the bot count; the newest ones of each topic are remembered.
+        let place = self.telegram.sent.place_of(change.chat.id, change.message_id);
+        let at = ChatAddress {
+            server: None,
+            chat: change.chat.id.to_string(),
+            thread: place.and_then(|place| place.1).map(|topic| topic.to_string()),
+            title: None,
+            direct: change.chat.kind == "private",
+        };
+        let Access::Admitted(Admitted { channel, author, .. }) = self.path.judge(&presser, false, &at) else {
+            return "ignored";
+        };
+        let message = self.telegram.runtime_id(change.chat.id, change.message_id);
+        let said = Timestamp::from_second(change.date).unwrap_or_else(|_| self.path.now());
+        let (old, new) = (&change.old_reaction, &change.new_reaction);
+        let gone = old.iter().filter(|kind| !new.contains(kind)).map(|kind| (kind, true));
+        let come = new.iter().filter(|kind| !old.contains(kind)).map(|kind| (kind, false));
+        for (kind, removed) in gone.chain(come).take(REACTIONS_MAX) {
+            let Some(emoji) = kind.emoji.clone() else { continue };
+            let (channel, message, by) = (channel.clone(), message.clone(), author.clone());
+            let change = Change::Reacted { by, emoji, removed };
+            let amendment = Amendment { channel, message, at: said, change };
+            if let Outcome::Refused { why, .. } = self.path.amend(amendment).await {
+                return why;
+            }
+        }
+        "reaction"
     }
 
     /// Records whether the bot may write in a chat; who may add it is up to Telegram.
@@ -321,6 +360,7 @@ pub(super) fn queue_of(update: &Update) -> ChatTopic {
     match update {
         Update::Message(message) | Update::Edited(message) => topic_of(message),
         Update::Membership(change) => (change.chat.id, None),
+        Update::Reaction(change) => (change.chat.id, Some(BUTTONS)),
         Update::Callback(callback) => {
             (callback.message.as_ref().map_or(callback.from.id, |message| message.chat.id), Some(BUTTONS))
         }

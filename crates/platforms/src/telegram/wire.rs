@@ -17,6 +17,8 @@ pub(super) enum Update {
     /// The bot's membership in a chat changed.
     Membership(Box<Membership>),
     Callback(Box<Callback>),
+    /// A person's reactions to a message changed.
+    Reaction(Box<ReactionChange>),
 }
 
 /// An update that cannot be read or is not used.
@@ -71,6 +73,10 @@ pub(super) fn read(value: Value) -> (Option<i64>, Result<Update, UnreadableUpdat
     if let Some(callback) = fields.remove("callback_query") {
         let read = serde_json::from_value(callback);
         return (id, read.map_or_else(|_| bad("callback_query"), |callback| Ok(Update::Callback(callback))));
+    }
+    if let Some(change) = fields.remove("message_reaction") {
+        let read = serde_json::from_value(change);
+        return (id, read.map_or_else(|_| bad("message_reaction"), |change| Ok(Update::Reaction(change))));
     }
     (id, Err(UnreadableUpdate { kind: "none", why: "of no kind that was asked for" }))
 }
@@ -334,6 +340,8 @@ pub(super) struct Message {
     #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) forum_topic_created: Option<Value>,
     #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) forum_topic_edited: Option<Value>,
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) migrate_to_chat_id: Option<i64>,
     #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) migrate_from_chat_id: Option<i64>,
@@ -359,6 +367,13 @@ impl Message {
         self.message_thread_id.filter(|_| self.is_topic_message)
     }
 
+    /// The topic that the message names, and its name: it makes or renames it, or answers the message that made it.
+    pub(super) fn topic_name(&self) -> Option<(i64, &str)> {
+        let named = self.forum_topic_edited.as_ref().or(self.forum_topic_created.as_ref());
+        let of_root = || self.reply_to_message.as_ref()?.forum_topic_created.as_ref();
+        Some((self.topic()?, named.or_else(of_root)?.get("name")?.as_str()?))
+    }
+
     /// The bot that wrote the text, where its sender did not.
     pub(super) fn ghost_writer(&self) -> Option<&User> {
         self.via_bot.as_ref().or(self.sender_business_bot.as_ref())
@@ -379,6 +394,29 @@ pub(super) struct Callback {
     pub(super) message: Option<Message>,
     #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) data: Option<String>,
+}
+
+/// Somebody changed their reactions to a message. Telegram does not tell in which topic it stands.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(super) struct ReactionChange {
+    pub(super) chat: Chat,
+    pub(super) message_id: i64,
+    /// `None`: the person is anonymous.
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) user: Option<User>,
+    #[serde(default)]
+    pub(super) date: i64,
+    #[serde(default, deserialize_with = "lenient::list")]
+    pub(super) old_reaction: Vec<ReactionKind>,
+    #[serde(default, deserialize_with = "lenient::list")]
+    pub(super) new_reaction: Vec<ReactionKind>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(super) struct ReactionKind {
+    /// None for custom ones, of which only an id is told, and for paid ones.
+    #[serde(default)]
+    pub(super) emoji: Option<String>,
 }
 
 /// The bot's membership in a chat changed.

@@ -190,7 +190,7 @@ pub(super) async fn artifact(
         ApiError::not_found(
             "artifact_lost",
             format!("the file of artifact {} of {channel} is missing or damaged", artifact.id),
-            "`cairn store verify` lists what is missing; a backup may have it",
+            "`cairn store verify` lists missing files; a backup may have it",
         )
     })?;
     Ok(Json(ArtifactPage::of(&artifact, from, found)))
@@ -203,7 +203,7 @@ fn no_artifact(error: NoArtifact) -> ApiError {
         }
         NoArtifact::Left { .. } => ("artifact_expired", "`cairn history` shows the whole message"),
         NoArtifact::Expired { .. } => {
-            ("artifact_expired", "artifact_days and artifact_mib under [result_guard] set how long they stay")
+            ("artifact_expired", "artifact_days and artifact_mib under [result_guard] set when they expire")
         }
         NoArtifact::Lost { .. } => ("artifact_lost", "it was given up as lost; a backup may have it"),
         NoArtifact::PastItsEnd { .. } => ("no_such_range", "lines are counted from 1"),
@@ -228,7 +228,7 @@ pub(super) async fn compact(
 ) -> Result<Response, ApiError> {
     let CompactBody { instruction, wait } = body;
     if instruction.as_ref().is_some_and(|text| text.contains('\0')) {
-        return Err(ApiError::malformed("`instruction` has a NUL character; leave it out"));
+        return Err(ApiError::malformed("`instruction` has a NUL character; remove it"));
     }
     let instruction = instruction.filter(|text| !text.trim().is_empty());
     let runtime = admin.runtime()?;
@@ -253,7 +253,7 @@ pub(super) async fn compact(
             StatusCode::SERVICE_UNAVAILABLE,
             "unavailable",
             format!("run {} will not end: the conversation was archived, or the daemon stops", ticket.run),
-            "`cairn context` shows what became of it",
+            "`cairn context` shows its outcome",
         ));
     };
     let record = CompactRecord {

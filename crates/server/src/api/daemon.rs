@@ -48,7 +48,7 @@ pub(super) async fn health(State(admin): State<Shared>) -> Response {
         Some(error @ StoreError::DiskFull { .. }) => return ApiError::from(error).into_response(),
         Some(error) => error.to_string(),
     };
-    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, state, reason, "`cairn status` and the log say more")
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, state, reason, "`cairn status` and the log have details")
         .into_response()
 }
 
@@ -113,20 +113,20 @@ pub(super) async fn drain(State(admin): State<Shared>) -> Result<(StatusCode, Js
     let (Some(node), Some(restart_handle)) = (node, &admin.restart_handle) else {
         return Err(refuse(
             "no_database",
-            "there is no other node: the journal is in the state folder alone",
-            "`url` under [store] names a database that several machines share",
+            "there is no other node: the journal is only in the state folder",
+            "set `url` under [store] to a database that several machines share",
         ));
     };
     if node.nodes.is_empty() {
-        let hint = "try again when the database answers; `cairn status` says whether it does";
-        return Err(refuse("unknown", "the database does not say which nodes stand by", hint));
+        let hint = "try again when the database responds; see `cairn status`";
+        return Err(refuse("unknown", "the database does not report the standbys", hint));
     }
     let awake = |row: &&NodeRow| row.node.name != node.name && row.silent_secs <= AWAKE_SECS;
     let standbys: Vec<_> = node.nodes.iter().filter(awake).map(|row| row.node.name.clone()).collect();
     if standbys.is_empty() {
         return Err(refuse(
             "no_standby",
-            "no other node stands by",
+            "there is no standby",
             "start one, with the same `url` under [store]; `cairn status` lists them",
         ));
     }
@@ -152,7 +152,7 @@ pub fn not_reloaded(error: &ReloadError) -> ApiError {
         }
         ReloadError::Store(_) => (
             StatusCode::SERVICE_UNAVAILABLE,
-            "nothing was changed; `cairn status` says what ails the journal, then reload again",
+            "nothing was changed; `cairn status` shows the journal's problem; then reload again",
         ),
         ReloadError::Stopping => (StatusCode::SERVICE_UNAVAILABLE, "the next start reads the file anyway"),
     };

@@ -128,7 +128,7 @@ fn index(past: &Past, call: Option<usize>, otherwise: usize) -> Result<usize, Ap
     Err(ApiError::not_found(
         "no_such_call",
         format!("turn {} has no call {call}: it has {n_calls}", past.story.turn),
-        "calls of models are counted from 1",
+        "model calls are counted from 1",
     ))
 }
 
@@ -149,7 +149,7 @@ async fn explanation(admin: &Admin, channel: ChannelId, past: Past) -> Result<Ex
     let of_model = |entry: &&Arc<Entry>| entry.role == Role::Assistant && !entry.text().is_empty();
     let answer = said.iter().rev().find(of_model).map(|entry| said_record(entry));
     if said.iter().any(|entry| entry.is_expired()) {
-        missing.push("words of this turn have expired".to_owned());
+        missing.push("text of this turn has expired".to_owned());
     }
     let question: Vec<&str> = asked.iter().map(|said| said.text.as_str()).collect();
     let (recalled, near) = recalled(admin, &story, &question.join("\n")).await?;
@@ -167,13 +167,15 @@ async fn explanation(admin: &Admin, channel: ChannelId, past: Past) -> Result<Ex
         missing.push(Gap::NoTrace.to_string());
     }
     if story.recalled.as_ref().is_some_and(|told| told.memories.iter().any(|(_, score)| score.is_none())) {
-        missing.push("how well each memory fits was not kept by the version of that time".to_owned());
+        missing.push("the version of that time did not keep the memories' scores".to_owned());
     }
     let first = conversations.first();
     let end = story.end.as_ref().map(|(_, end)| &end.outcome);
     let (outcome, failure) = turn_outcome(end);
     let costs = || calls.iter().filter_map(|call| call.trace.as_ref()?.cost);
+    let chat_name = admin.chat_name(&channel).await;
     Ok(Explanation {
+        chat_name,
         turn: story.turn.clone(),
         before: records.before,
         after: records.after,
@@ -499,7 +501,7 @@ impl Material {
 fn unsent(frame: &CallFrame) -> &'static str {
     match frame.wire.format {
         WireFormat::Offline => {
-            "the embedded model is sent nothing: this is what it reads, in the form that most servers get"
+            "nothing is sent to the built-in model: this is its input, in the form that most servers get"
         }
         WireFormat::Openai | WireFormat::Responses | WireFormat::Anthropic => {
             "the call ended before anything was sent"

@@ -35,7 +35,9 @@ pub async fn explain(
     let costs = || calls.iter().filter_map(|call| call.trace.as_ref()?.cost);
     let ended = end.as_ref().map(|(_, end)| end);
     let failed = failed.into_iter().map(|(at, attempt, reason)| FailedAttempt { at, attempt, reason });
+    let chat_name = admin.chat_name(&channel).await;
     Ok(Json(RunExplanation {
+        chat_name,
         trigger: run.trigger,
         from_seq: run.from_seq,
         to_seq: run.to_seq,

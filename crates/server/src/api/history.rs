@@ -74,7 +74,7 @@ pub async fn history(
 impl Admin {
     fn history_query(&self, asked: &HistoryParams) -> Result<HistoryQuery, ApiError> {
         if asked.limit.is_some() && asked.tail.is_some() {
-            return Err(ApiError::malformed("`limit` and `tail` do not go together: give one of them"));
+            return Err(ApiError::malformed("`limit` and `tail` cannot be combined: give one of them"));
         }
         Ok(HistoryQuery {
             from: Seq(asked.from.unwrap_or(1)),

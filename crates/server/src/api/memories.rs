@@ -90,7 +90,9 @@ pub async fn list(
         return Ok(Page { items: items.into_iter().map(|(_, memory)| memory).collect(), next });
     }
     if after.is_some() {
-        return Err(ApiError::malformed("`after` does not go with `q`: a search is one page, best first"));
+        return Err(ApiError::malformed(
+            "`after` cannot be combined with `q`: a search has one page, best first",
+        ));
     }
     let reach = [scope.map_or(Reach::All, Reach::Scope)];
     let mut items = admin.store.memories_of(agents, &reach, filter).await?;
@@ -229,7 +231,7 @@ impl Admin {
             return Err(ApiError::too_large(self.max_text_bytes));
         }
         if text.contains('\0') {
-            return Err(ApiError::malformed("the text has a NUL character; leave it out"));
+            return Err(ApiError::malformed("the text has a NUL character; remove it"));
         }
         if text.trim().is_empty() {
             return Err(ApiError::empty());
@@ -241,7 +243,7 @@ impl Admin {
 fn checked_importance(importance: Option<f64>) -> Result<Option<f64>, ApiError> {
     match importance {
         Some(value) if !(0.0..=1.0).contains(&value) => {
-            Err(ApiError::malformed(format!("`importance` is {value}; it goes from 0 to 1")))
+            Err(ApiError::malformed(format!("`importance` is {value}; it must be from 0 to 1")))
         }
         importance => Ok(importance),
     }

@@ -1,5 +1,7 @@
 //! The outbox: deliveries that are pending, refused by a chat network, or of unknown outcome.
 
+use std::collections::BTreeMap;
+
 use axum::Json;
 use axum::extract::State;
 use cairn_api::error::ApiError;
@@ -27,8 +29,13 @@ pub async fn list(
     let found = admin.store.delivery_page(after, limit + 1).await?;
     let Page { items, next } = Page::of(found, limit, |(n, _)| n.to_string());
     let mut records = Vec::with_capacity(items.len());
+    let mut names = BTreeMap::new();
     for (_, item) in items {
-        records.push(record(&admin, item).await?);
+        if !names.contains_key(&item.channel) {
+            names.insert(item.channel.clone(), admin.chat_name(&item.channel).await);
+        }
+        let name = names.get(&item.channel).cloned().flatten();
+        records.push(record(&admin, item, name).await?);
     }
     Ok(Page { items: records, next })
 }
@@ -44,7 +51,8 @@ pub async fn retry(
     // It may be sent by now.
     let now = admin.store.delivery(&id).await?;
     let item = now.unwrap_or(OutboxItem { state: DeliveryState::Owed, ..before });
-    Ok(Json(record(&admin, item).await?))
+    let name = admin.chat_name(&item.channel).await;
+    Ok(Json(record(&admin, item, name).await?))
 }
 
 /// `DELETE /v1/outbox/{id}`: drops a delivery and returns its last state.
@@ -52,14 +60,19 @@ pub async fn drop(State(admin): State<Shared>, Segment(id): Segment) -> Result<J
     let id = OutboxId::from(id);
     let item = item(&admin, &id).await?;
     admin.runtime()?.drop_delivery(&item.channel, &id).await.map_err(runtime_error)?;
-    Ok(Json(record(&admin, item).await?))
+    let name = admin.chat_name(&item.channel).await;
+    Ok(Json(record(&admin, item, name).await?))
 }
 
 async fn item(admin: &Admin, id: &OutboxId) -> Result<OutboxItem, ApiError> {
     admin.store.delivery(id).await?.ok_or_else(|| no_such_delivery(id))
 }
 
-async fn record(admin: &Admin, item: OutboxItem) -> Result<OutboxRecord, ApiError> {
+async fn record(
+    admin: &Admin,
+    item: OutboxItem,
+    chat_name: Option<String>,
+) -> Result<OutboxRecord, ApiError> {
     let text = words(&admin.store, &item).await?;
     let age = admin.clock.now().duration_since(item.at).as_secs();
     let (state, reason) = match item.state {
@@ -70,6 +83,7 @@ async fn record(admin: &Admin, item: OutboxItem) -> Result<OutboxRecord, ApiErro
     Ok(OutboxRecord {
         id: item.id,
         channel: item.channel,
+        chat_name,
         turn: item.turn,
         seq: item.seq,
         at: item.at,

@@ -1,4 +1,4 @@
-//! Pairings: list, approve, revoke. Bans.
+//! Pairings: list, approve, revoke. Bans. Who is private.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use cairn_types::ports::{SendError, SendPart};
 use cairn_types::texts::{Key, Languages};
 
 use crate::api::shared::{Admin, Body, Segment, Shared};
-use cairn_api::records::{BanRecord, BanRequest, PairingRecord};
+use cairn_api::records::{BanRecord, BanRequest, PairingRecord, PrivateRecord, PrivateRequest};
 use cairn_config::is_person;
 
 const WELCOME_TIMEOUT: Duration = Duration::from_secs(5);
@@ -32,7 +32,7 @@ pub async fn approve(
         ApiError::not_found(
             "no_such_code",
             format!("no request has the code {code}"),
-            "`cairn pair list` shows the requests and who was revoked; a code expires after a day",
+            "`cairn pair list` shows requests and revoked people; a code expires after a day",
         )
     })?;
     let told = welcome(&admin, &pairing).await;
@@ -84,10 +84,38 @@ pub async fn unban(State(admin): State<Shared>, Segment(user): Segment) -> Resul
     Ok(Json(BanRecord::of(user, ban)))
 }
 
+/// `GET /v1/private`: the people and the chats from which nothing is learnt.
+pub async fn private(State(admin): State<Shared>) -> Json<Vec<PrivateRecord>> {
+    Json(admin.people.private())
+}
+
+/// `POST /v1/private`: sets it for a person or a chat, and lists who is private then.
+pub async fn set_private(
+    State(admin): State<Shared>,
+    Body(request): Body<PrivateRequest>,
+) -> Result<Json<Vec<PrivateRecord>>, ApiError> {
+    admin.runtime()?;
+    let (user, chat) = match (request.user, request.chat) {
+        (Some(user), None) if is_person(&user) => (user, None),
+        (Some(user), None) => return Err(no_person(&user)),
+        (None, Some(chat)) => match chat
+            .split_once('/')
+            .filter(|(platform, chat)| !(platform.is_empty() || chat.is_empty()))
+        {
+            // The event says whose platform the chat is on by who set it.
+            Some((platform, chat)) => (format!("{platform}/operator"), Some(chat.to_owned())),
+            None => return Err(ApiError::malformed("`chat` is PLATFORM/CHAT, such as telegram/-1001234")),
+        },
+        _ => return Err(ApiError::malformed("name either `user` or `chat`")),
+    };
+    admin.people.set_private(user, chat, request.on).await?;
+    Ok(Json(admin.people.private()))
+}
+
 fn no_person(user: &str) -> ApiError {
     let user = user.escape_debug();
     ApiError::malformed(format!(
-        "`{user}` names nobody; write PLATFORM/USER with the person's id there, such as telegram/123456789"
+        "`{user}` is not a person; write PLATFORM/USER with the person's id there, such as telegram/123456789"
     ))
 }
 

@@ -58,6 +58,7 @@ fn inside(admin: Shared) -> Router {
         .route("/v1/pairings/{user}", delete(people::revoke))
         .route("/v1/bans", get(people::bans).post(people::ban))
         .route("/v1/bans/{user}", delete(people::unban))
+        .route("/v1/private", get(people::private).post(people::set_private))
         .route("/v1/people/forget", post(store::forget))
         .route("/v1/people/erased", get(store::erased))
         .route("/v1/reminders", get(reminders::list))

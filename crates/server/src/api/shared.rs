@@ -82,6 +82,15 @@ impl Admin {
         found.ok_or_else(|| no_such_channel(channel))
     }
 
+    /// What people see as the name of a channel's chat; `None`: none is known, or the conversation cannot be read.
+    pub async fn chat_name(&self, channel: &ChannelId) -> Option<String> {
+        if let Some(outline) = self.runtime.as_ref().and_then(|runtime| runtime.outline(channel)) {
+            return outline.name;
+        }
+        let found = self.conversation(channel).await;
+        found.ok().and_then(|(conversation, _awake)| conversation.name.clone())
+    }
+
     /// A conversation with its settings: those of its agent, on the model to whose window it keeps.
     pub async fn with_settings(
         &self,
@@ -230,7 +239,7 @@ pub(super) fn limit(asked: Option<usize>) -> Result<usize, ApiError> {
 /// The number of items: `default` if none is given, and at most [`LIMIT_MAX`].
 pub(super) fn limit_or(asked: Option<usize>, default: usize) -> Result<usize, ApiError> {
     match asked {
-        Some(0) => Err(ApiError::malformed("`limit` is 0; it goes from 1 to 10000")),
+        Some(0) => Err(ApiError::malformed("`limit` is 0; it must be from 1 to 10000")),
         asked => Ok(asked.unwrap_or(default).min(LIMIT_MAX)),
     }
 }
@@ -263,7 +272,7 @@ pub(super) fn no_such_delivery(id: &OutboxId) -> ApiError {
     ApiError::not_found(
         "no_such_delivery",
         format!("no delivery {id}"),
-        "`cairn outbox list` lists the deliveries that are not confirmed",
+        "`cairn outbox list` lists the unconfirmed deliveries",
     )
 }
 
@@ -293,13 +302,13 @@ pub(crate) fn runtime_error(error: RuntimeError) -> ApiError {
             StatusCode::PAYLOAD_TOO_LARGE,
             "instruction_too_long",
             message,
-            "put what holds for every summary into `instructions` under [agents.compaction]",
+            "put instructions for every summary into `instructions` under [agents.compaction]",
         ),
         RuntimeError::Reminder(_) => ApiError::new(
             StatusCode::UNPROCESSABLE_ENTITY,
             "bad_reminder",
             message,
-            "`cairn reminder list` shows what is set",
+            "`cairn reminder list` shows the reminders",
         ),
         RuntimeError::Answering(_) => ApiError::new(
             StatusCode::CONFLICT,
@@ -320,7 +329,7 @@ pub(crate) fn runtime_error(error: RuntimeError) -> ApiError {
             StatusCode::SERVICE_UNAVAILABLE,
             if matches!(error, RuntimeError::Stopping) { "stopping" } else { "unavailable" },
             message,
-            "try again in a moment; the daemon's log says more",
+            "try again in a moment; the daemon's log has details",
         ),
     }
 }
@@ -340,7 +349,7 @@ pub fn backup_error(error: BackupError) -> ApiError {
             StatusCode::INSUFFICIENT_STORAGE,
             "disk_full",
             message,
-            "free some space there, or name a folder on another disk",
+            "free some space there, or use a folder on another disk",
         ),
         BackupError::Store(error) => error.into(),
     }

@@ -37,7 +37,7 @@ pub async fn spend(
 }
 
 fn day(text: &str) -> Result<Date, ApiError> {
-    text.parse().map_err(|_| bad("bad_day", format!("`{text}` is no day"), "write one as in 2026-11-23"))
+    text.parse().map_err(|_| bad("bad_day", format!("`{text}` is not a day"), "write one as in 2026-11-23"))
 }
 
 fn by(text: &str) -> Result<Vec<SpendBy>, ApiError> {
@@ -45,7 +45,7 @@ fn by(text: &str) -> Result<Vec<SpendBy>, ApiError> {
     let one = |name: &str| {
         SpendBy::of_name(name).ok_or_else(|| {
             let known = SpendBy::ALL.map(SpendBy::name).join(", ");
-            bad("bad_by", format!("sums are not told apart by `{name}`"), format!("there are: {known}"))
+            bad("bad_by", format!("cannot group by `{name}`"), format!("possible values: {known}"))
         })
     };
     names.map(one).collect()

@@ -64,7 +64,7 @@ impl StoreJobs {
             return Err(ApiError::new(
                 StatusCode::CONFLICT,
                 "busy",
-                "a check or a backup is under way already",
+                "a check or a backup is already running",
                 "wait until it has ended, or stop it",
             ));
         }

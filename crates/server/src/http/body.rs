@@ -72,7 +72,7 @@ async fn share_of(kib: usize) -> Result<SemaphorePermit<'static>, ApiError> {
         Ok(Ok(share)) => Ok(share),
         // The semaphore is never closed.
         Ok(Err(_)) | Err(_) => {
-            let hint = "wait as long as Retry-After says, then send it again with the same `id`";
+            let hint = "wait for the time in Retry-After, then send it again with the same `id`";
             let why = "other large requests leave no room for the body of this one";
             let error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, "busy", why, hint);
             Err(ApiError { retry_after_secs: Some(1), ..error })

@@ -3,6 +3,7 @@
 
 pub mod admin_address;
 pub mod body;
+pub mod bridges;
 mod hosts;
 pub mod socket;
 pub mod webhooks;

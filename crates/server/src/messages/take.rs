@@ -102,7 +102,7 @@ pub(crate) fn check_text(text: &str, max_bytes: usize) -> Result<(), ApiError> {
         return Err(ApiError::too_large(max_bytes));
     }
     if text.contains('\0') {
-        return Err(ApiError::malformed("the text has a NUL character; leave it out"));
+        return Err(ApiError::malformed("the text has a NUL character; remove it"));
     }
     if text.trim().is_empty() { Err(ApiError::empty()) } else { Ok(()) }
 }
@@ -110,7 +110,7 @@ pub(crate) fn check_text(text: &str, max_bytes: usize) -> Result<(), ApiError> {
 /// Reads when a message was said.
 pub(crate) fn read_time(at: &str) -> Result<Timestamp, ApiError> {
     at.parse::<Timestamp>().map_err(|error| {
-        ApiError::malformed(format!("`at` is no time: {error}; write it like 2026-11-20T10:00:00Z"))
+        ApiError::malformed(format!("`at` is not a valid time: {error}; write it like 2026-11-20T10:00:00Z"))
     })
 }
 

@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use axum::Router;
 use cairn_platforms::attach::{NoWords, Transcriber, TranscriberSettings};
+use cairn_platforms::bridge::{self, Bridge, BridgeSettings};
 use cairn_platforms::discord::{self, Discord, DiscordSettings, Refusals};
 use cairn_platforms::fence::Fence;
-use cairn_platforms::settings::{CatchUp, ChatSettings, LiveChat};
+use cairn_platforms::settings::{CatchUp, ChatSettings, LiveChat, Marks};
 use cairn_platforms::speech::{Speech, SpeechSettings};
 use cairn_platforms::telegram::{self, Telegram, TelegramSettings};
 use cairn_store::Store;
@@ -25,7 +26,7 @@ use secrecy::SecretString;
 
 use crate::parts::OWN_BINARY;
 use crate::parts::people::DaemonPairings;
-use cairn_config::{Bot, Config, Loaded, Network, NetworkKind};
+use cairn_config::{Bot, Config, Loaded, Network, NetworkKind, reaction};
 
 #[derive(Debug, thiserror::Error)]
 pub enum BadNetwork {
@@ -33,6 +34,8 @@ pub enum BadNetwork {
     Discord(#[from] discord::BadSettings),
     #[error(transparent)]
     Telegram(#[from] telegram::BadSettings),
+    #[error(transparent)]
+    Bridge(#[from] bridge::BadSettings),
     #[error("[transcribe]: {0}")]
     Transcriber(NoWords),
     #[error("[speak]: {0}")]
@@ -47,6 +50,10 @@ pub struct Networks {
     pub chats: Chats,
     /// The webhook routes for Telegram, by listening address.
     pub webhooks: BTreeMap<SocketAddr, Router>,
+    /// The calls of bridges, for the socket.
+    pub bridges: Router,
+    /// The calls of bridges by listening address, of those that have one.
+    pub bridge_addresses: BTreeMap<SocketAddr, Router>,
 }
 
 /// The replaceable settings of each adapter, by platform.
@@ -58,7 +65,7 @@ pub fn tell(chats: &Chats, config: &Config) {
         if let Some(bot) = config.bot(platform) {
             // As at the start: a change of [transcribe] needs a restart.
             let transcriber = live.get().transcriber.clone();
-            live.set(ChatSettings { transcriber, ..chat(bot.network, config) });
+            live.set(ChatSettings { transcriber, ..chat(bot, config) });
         }
     }
 }
@@ -190,7 +197,7 @@ pub fn adapters(
         let people = Arc::clone(people);
         let (adapter, chat): (Arc<dyn Adapter>, LiveChat) = match bot.kind {
             NetworkKind::Discord => {
-                let settings = discord_settings(&loaded.config, bot.network, token);
+                let settings = discord_settings(&loaded.config, bot, token);
                 let sessions = Some(state.join(format!("{platform}{SESSIONS}")));
                 let (refusals, fence) = (all_refusals.clone(), fence.clone());
                 let settings = DiscordSettings { platform, sessions, refusals, fence, ..settings };
@@ -199,7 +206,7 @@ pub fn adapters(
                 (Arc::new(discord), chat)
             }
             NetworkKind::Telegram => {
-                let settings = telegram_settings(&loaded.config, bot.network, token);
+                let settings = telegram_settings(&loaded.config, bot, token);
                 let telegram =
                     Telegram::new(TelegramSettings { platform, fence: fence.clone(), ..settings }, people)?;
                 if let (Some(address), Some(router)) = (bot.network.webhook_address(), telegram.webhook()) {
@@ -208,6 +215,18 @@ pub fn adapters(
                 }
                 let chat = telegram.chat();
                 (Arc::new(telegram), chat)
+            }
+            NetworkKind::Bridge => {
+                let kept = Some(state.join(format!("{platform}{SESSIONS}")));
+                let (fence, chat) = (fence.clone(), chat(bot, &loaded.config));
+                let bridge = Bridge::new(BridgeSettings { platform, token, fence, kept, chat }, people)?;
+                let (live, bridge) = (bridge.chat(), Arc::new(bridge));
+                if let Some(address) = bot.network.bridge_address() {
+                    let others = out.bridge_addresses.remove(&address).unwrap_or_default();
+                    out.bridge_addresses.insert(address, others.merge(bridge.routes()));
+                }
+                out.bridges = std::mem::take(&mut out.bridges).merge(bridge.routes());
+                (bridge, live)
             }
         };
         chat.set(ChatSettings { transcriber: transcriber.clone(), ..ChatSettings::clone(&chat.get()) });
@@ -223,7 +242,7 @@ pub fn transcriber(loaded: &Loaded) -> Option<Result<Transcriber, NoWords>> {
     let model = config.model.clone()?;
     Some(Transcriber::new(TranscriberSettings {
         base_url: config.base_url.clone(),
-        key: loaded.transcribe_key().cloned(),
+        key: loaded.service_key("transcribe").cloned(),
         model,
         language: config.language.clone(),
         time_limit: Duration::from_secs(config.timeout_secs),
@@ -237,7 +256,7 @@ pub fn speech(loaded: &Loaded) -> Option<Result<Speech, NoSpeech>> {
     let model = config.model.clone()?;
     Some(Speech::new(SpeechSettings {
         base_url: config.base_url.clone(),
-        key: loaded.speak_key().cloned(),
+        key: loaded.service_key("speak").cloned(),
         model,
         voice: config.voice.clone(),
         time_limit: Duration::from_secs(config.timeout_secs),
@@ -259,15 +278,17 @@ fn agents_that_see(config: &Config) -> BTreeSet<AgentId> {
     config.agents.iter().filter(|agent| sees(agent.model())).map(|agent| agent.id.clone()).collect()
 }
 
-fn discord_settings(config: &Config, network: &Network, token: SecretString) -> DiscordSettings {
-    let settings = DiscordSettings::new(token, chat(network, config));
+fn discord_settings(config: &Config, bot: Bot<'_>, token: SecretString) -> DiscordSettings {
+    let settings = DiscordSettings::new(token, chat(bot, config));
+    let network = bot.network;
     let api_url = network.api_url.clone().unwrap_or_else(|| settings.api_url.clone());
     let (gateway_url, cdn_url) = (network.gateway_url.clone(), network.cdn_url.clone());
     DiscordSettings { api_url, gateway_url, cdn_url, shards: network.shards, ..settings }
 }
 
-fn telegram_settings(config: &Config, network: &Network, token: SecretString) -> TelegramSettings {
-    let settings = TelegramSettings::new(token, chat(network, config));
+fn telegram_settings(config: &Config, bot: Bot<'_>, token: SecretString) -> TelegramSettings {
+    let settings = TelegramSettings::new(token, chat(bot, config));
+    let network = bot.network;
     let api_url = network.api_url.clone().unwrap_or_else(|| settings.api_url.clone());
     TelegramSettings { api_url, webhook_url: network.webhook_url.clone(), ..settings }
 }
@@ -282,16 +303,18 @@ pub async fn checkup(
     token: SecretString,
 ) -> Result<Vec<cairn_platforms::checkup::Checked>, BadNetwork> {
     Ok(match bot.kind {
-        NetworkKind::Discord => discord::checkup(&discord_settings(config, bot.network, token)).await?,
-        NetworkKind::Telegram => telegram::checkup(&telegram_settings(config, bot.network, token)).await?,
+        NetworkKind::Discord => discord::checkup(&discord_settings(config, bot, token)).await?,
+        NetworkKind::Telegram => telegram::checkup(&telegram_settings(config, bot, token)).await?,
+        NetworkKind::Bridge => bridge::checkup(kept(bot.platform()), &token),
     })
 }
 
 /// The settings that both networks share.
-fn chat(network: &Network, config: &Config) -> ChatSettings {
+fn chat(Bot { kind, network }: Bot<'_>, config: &Config) -> ChatSettings {
     ChatSettings {
         access: network.policy(&config.default_agent()),
         languages: config.agents.iter().map(|agent| (agent.id.clone(), agent.languages.clone())).collect(),
+        marks: marks(kind, network),
         bots_per_minute: network.bots_per_minute,
         images: agents_that_see(config),
         image_max_bytes: kib(network.image_kib),
@@ -305,6 +328,16 @@ fn chat(network: &Network, config: &Config) -> ChatSettings {
             max_age: SignedDuration::from_hours(network.catch_up_hours.cast_signed()),
             max_messages: count(network.catch_up_messages),
         },
+    }
+}
+
+/// The reactions that mark messages, which the check of the configuration has accepted.
+fn marks(kind: NetworkKind, network: &Network) -> Marks {
+    let emoji = |text: &Option<String>| text.as_deref().and_then(|text| reaction(kind, text).ok());
+    Marks {
+        seen: emoji(&network.reaction_seen),
+        working: emoji(&network.reaction_working),
+        failed: emoji(&network.reaction_failed),
     }
 }
 

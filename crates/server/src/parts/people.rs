@@ -1,11 +1,11 @@
 //! The registry: pairings, bans, approved tool servers, access rules and moved chats. Its state is built from the
 //! journal; each change is journalled first, then applied.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cairn_api::records::PairingCounts;
+use cairn_api::records::{PairingCounts, PrivateRecord};
 use cairn_core::memory::{PrivateSpans, chat_key};
 use cairn_core::registry::{RegistryState, WAITING_MAX};
 use cairn_core::store_port::Store;
@@ -157,6 +157,18 @@ impl DaemonPairings {
         let state = self.state.read();
         let since = |spans: Option<&PrivateSpans>| spans.and_then(PrivateSpans::since);
         (since(state.private_people.get(user)), since(state.private_chats.get(&chat_key(channel))))
+    }
+
+    /// The people and the chats that are private now, people first.
+    pub fn private(&self) -> Vec<PrivateRecord> {
+        let state = self.state.read();
+        let of = |spans: &BTreeMap<String, PrivateSpans>, is_chat| -> Vec<PrivateRecord> {
+            let now = spans.iter().filter_map(|(who, spans)| Some((who.clone(), spans.since()?)));
+            now.map(|(who, since)| PrivateRecord { who, is_chat, since }).collect()
+        };
+        let mut private = of(&state.private_people, false);
+        private.extend(of(&state.private_chats, true));
+        private
     }
 
     /// The approvals of tool servers.

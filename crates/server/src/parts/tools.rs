@@ -279,7 +279,7 @@ pub fn search_settings(loaded: &Loaded) -> Option<SearchSettings> {
     Some(SearchSettings {
         service,
         base_url: search.url().to_owned(),
-        key: loaded.search_key().cloned(),
+        key: loaded.service_key("search").cloned(),
         results: search.results as usize,
         timeout: Duration::from_secs(search.timeout_secs),
     })

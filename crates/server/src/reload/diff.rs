@@ -72,7 +72,7 @@ fn keys_of(loaded: &Loaded) -> Keys {
     if let Value::Object(tables) = loaded.to_json() {
         for (name, table) in tables {
             let real = &real[&name];
-            match (NetworkKind::of_platform(&name), table) {
+            match (NetworkKind::of_table(&name), table) {
                 (None, table) => spread(&name, table, real, &mut out),
                 // A bot's keys start with its platform.
                 (Some(kind), Value::Array(bots)) => {

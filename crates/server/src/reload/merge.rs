@@ -24,6 +24,7 @@ pub fn merged(old: &Arc<Loaded>, new: Loaded) -> Loaded {
         schedules: new.schedules,
         discord: bots(holds.discord, &new.discord),
         telegram: bots(holds.telegram, &new.telegram),
+        bridges: bots(holds.bridges, &new.bridges),
         transcribe: holds.transcribe,
         speak: holds.speak,
         commands: new.commands,
@@ -37,6 +38,7 @@ pub fn merged(old: &Arc<Loaded>, new: Loaded) -> Loaded {
         openai_api: holds.openai_api,
         store: holds.store,
         embeddings: holds.embeddings,
+        rerank: holds.rerank,
         retention: new.retention,
         language_files: new.language_files,
     };
@@ -60,6 +62,7 @@ fn bots(old: Bots, new: &Bots) -> Bots {
             enabled: old.enabled,
             token_env: old.token_env,
             token_file: old.token_file,
+            listen: old.listen,
             api_url: old.api_url,
             gateway_url: old.gateway_url,
             cdn_url: old.cdn_url,

@@ -192,7 +192,7 @@ fn open_without(
 }
 
 fn connect(options: &StoreOptions) -> Result<Arc<Database>, StoreError> {
-    let Some(database) = &options.database else { return Err(failed("follow", "no database is named")) };
+    let Some(database) = &options.database else { return Err(failed("follow", "no database is configured")) };
     Database::open(database)
 }
 

@@ -108,7 +108,7 @@ async fn already_here(options: &StoreOptions) -> Result<Option<Moved>, StoreErro
     let options = options.clone();
     blocking(MOVING, move || {
         let Some(of) = &options.database else {
-            return Err(failed("move the journal", "no database is named"));
+            return Err(failed("move the journal", "no database is configured"));
         };
         let dir = &options.dir;
         let _lock = lock(dir)?;

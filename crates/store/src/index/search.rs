@@ -80,8 +80,10 @@ impl SearchIndex {
         let Some(OpenIndex { searcher, .. }) = self.open.read().clone() else {
             return Ok((Vec::new(), None));
         };
-        let first = SearchPlace { weighed: CANDIDATES.max(query.limit.saturating_mul(3)), at: 0 };
-        let SearchPlace { weighed, mut at } = after.unwrap_or(first);
+        let first = CANDIDATES.max(query.limit.saturating_mul(3));
+        // A place among the reranked has no meaning once nobody reranks: the search begins again.
+        let after = after.filter(|place| !place.reranked);
+        let (weighed, mut at) = after.map_or((first, 0), |place| (place.weighed, place.at));
         let named = names(&query.text);
         let most = HELD - HELD % weighed;
         let found = |after| {
@@ -111,7 +113,7 @@ impl SearchIndex {
             sort(&mut candidates);
             for candidate in candidates.into_iter().skip(at % weighed) {
                 if hits.len() == query.limit || n_read == READ || n_bytes >= PAGE_BYTES {
-                    return Ok((hits, Some(SearchPlace { weighed, at })));
+                    return Ok((hits, Some(SearchPlace { weighed, at, reranked: false })));
                 }
                 at += 1;
                 n_read += 1;
@@ -125,7 +127,7 @@ impl SearchIndex {
             at = end;
             n_weighed += these.len();
             if n_weighed >= READ {
-                return Ok((hits, Some(SearchPlace { weighed, at })));
+                return Ok((hits, Some(SearchPlace { weighed, at, reranked: false })));
             }
         }
         Ok((hits, None))
@@ -139,11 +141,25 @@ pub struct SearchPlace {
     weighed: usize,
     /// How many come before it.
     at: usize,
+    /// It is among the best, which a model has put into another order.
+    reranked: bool,
+}
+
+impl SearchPlace {
+    /// The place behind so many of the best, as a model has ordered them.
+    pub(crate) fn reranked(at: usize) -> Self {
+        Self { weighed: CANDIDATES, at, reranked: true }
+    }
+
+    /// How many come before it of the best, as a model has ordered them; `None`: it is behind these.
+    pub(crate) fn among_reranked(self) -> Option<usize> {
+        self.reranked.then_some(self.at)
+    }
 }
 
 impl fmt::Display for SearchPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.weighed, self.at)
+        write!(f, "{}.{}{}", self.weighed, self.at, if self.reranked { "r" } else { "" })
     }
 }
 
@@ -152,8 +168,9 @@ impl FromStr for SearchPlace {
 
     fn from_str(text: &str) -> Result<Self, ()> {
         let (weighed, at) = text.split_once('.').ok_or(())?;
+        let (at, reranked) = at.strip_suffix('r').map_or((at, false), |at| (at, true));
         let (weighed, at) = (weighed.parse().map_err(|_| ())?, at.parse().map_err(|_| ())?);
-        if (1..=WEIGHED_MAX).contains(&weighed) { Ok(Self { weighed, at }) } else { Err(()) }
+        if (1..=WEIGHED_MAX).contains(&weighed) { Ok(Self { weighed, at, reranked }) } else { Err(()) }
     }
 }
 

@@ -97,13 +97,13 @@ impl Embedding {
 
     /// Goes on a little. False: all that the views show has its vectors.
     fn step(&self, follower: &mut Option<Follower>, wakes: &Receiver<()>) -> Result<bool, StoreError> {
-        let (model, dimensions) = (self.embedder.model(), self.embedder.dimensions());
+        let model = self.embedder.model();
         let db = self.views.db()?;
         let state = VectorState::of(&db)?.filter(|state| state.model == model);
         let Some(mut state) = state else {
             self.views.release(db);
             *follower = None;
-            return self.keep(VectorState::begin(model, dimensions), Vec::new()).map(|()| true);
+            return self.keep(VectorState::begin(model), Vec::new()).map(|()| true);
         };
         // Views that were made again, or a journal that was written again, have it begin anew; what is there stays.
         let follows = follower.take().filter(|follower| follower.checkpoint().n >= state.n);
@@ -123,13 +123,19 @@ impl Embedding {
         }
         self.views.release(db);
         let mut vectors = Vec::with_capacity(texts.len());
-        for (channel, seq, text) in texts {
+        for some in texts.chunks(self.embedder.at_once().max(1)) {
             if self.ending.load(Ordering::Acquire) {
                 return Err(StoreError::Closed);
             }
             let began = Instant::now();
-            let numbers = quantized(&self.embedder.embed(&text));
-            vectors.push((channel, Vector { seq, numbers }));
+            let texts: Vec<&str> = some.iter().map(|(_, _, text)| text.as_str()).collect();
+            let made = self.embedder.embed(&texts).map_err(|why| view_error(format!("no vectors: {why}")))?;
+            let places = some.iter().map(|(channel, seq, _)| (channel.clone(), *seq));
+            vectors.extend(
+                places
+                    .zip(made)
+                    .map(|((channel, seq), numbers)| (channel, Vector { seq, numbers: quantized(&numbers) })),
+            );
             self.pause(began.elapsed(), wakes);
         }
         // What led to nothing need not be remembered each time.

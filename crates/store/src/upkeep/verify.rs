@@ -381,7 +381,7 @@ pub(crate) fn note(dir: &Path, damage: &[String]) -> Result<(), StoreError> {
 /// [`StoreError::InUse`], or something cannot be read or written at all.
 pub async fn verify_dir(options: StoreOptions, quarantine: bool) -> Result<VerifyReport, StoreError> {
     if quarantine && options.database.is_some() {
-        let message = "a copy is not quarantined: one that is damaged is copied again from the database when the node starts";
+        let message = "a copy of a database cannot be quarantined: one that is damaged is copied again from the database when the node starts";
         return Err(StoreError::Elsewhere { message: message.to_owned() });
     }
     // It is removed when the store is closed.

@@ -134,7 +134,7 @@ fn apply_message(
         MessageEvent::Deleted { message, seqs } => delete(changes, channel, message, seqs),
         // A command may pass messages that wait: it does not tell how far a channel is taken in.
         MessageEvent::CommandTaken { message, .. } => see_only(changes, state, channel, record, message),
-        MessageEvent::SystemSet { .. } => Ok(()),
+        MessageEvent::SystemSet { .. } | MessageEvent::Reacted { .. } => Ok(()),
         MessageEvent::Refused { message } => {
             state.last_message = Some(message.clone());
             see_only(changes, state, channel, record, message)

@@ -23,7 +23,6 @@ const REMOVED_AT_ONCE: usize = 500;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct VectorState {
     pub(crate) model: String,
-    pub(crate) dimensions: usize,
     /// The last record whose entries have theirs, and where it is.
     pub(crate) n: u64,
     at: (u64, u64, u32),
@@ -36,8 +35,8 @@ impl VectorState {
         db.get(&Key::table(Table::VectorState))
     }
 
-    pub(crate) fn begin(model: &str, dimensions: usize) -> Self {
-        Self { model: model.to_owned(), dimensions, ..Self::default() }
+    pub(crate) fn begin(model: &str) -> Self {
+        Self { model: model.to_owned(), ..Self::default() }
     }
 
     pub(crate) fn checkpoint(&self) -> Checkpoint {
@@ -97,7 +96,7 @@ pub(super) fn keep(
     let Some(before) = before.filter(|before| before.model == state.model) else {
         let rows = changes.first(&Key::table(Table::Vector), REMOVED_AT_ONCE)?;
         if rows.len() < REMOVED_AT_ONCE {
-            let fresh = VectorState::begin(&state.model, state.dimensions);
+            let fresh = VectorState::begin(&state.model);
             changes.put(Key::table(Table::VectorState), &fresh)?;
         }
         rows.into_iter().for_each(|row| changes.remove(row));
@@ -246,7 +245,7 @@ mod tests {
     #[test]
     fn the_nearest_are_found_in_a_channel_or_in_all_and_lose_their_vectors_with_their_words() {
         let db = rows();
-        let state = VectorState::begin("m1", 3);
+        let state = VectorState::begin("m1");
         let keep_all = |changes: &mut Changes<'_>, vectors| keep(changes, state.clone(), vectors).unwrap();
         // The first time it begins.
         assert_eq!(write(&db, |changes| keep_all(changes, Vec::new())).count, 0);
@@ -268,9 +267,9 @@ mod tests {
     #[test]
     fn another_model_begins_without_vectors() {
         let db = rows();
-        write(&db, |changes| keep(changes, VectorState::begin("m1", 3), Vec::new()).unwrap());
-        write(&db, |changes| keep(changes, VectorState::begin("m1", 3), vectors("a", &[1, 2])).unwrap());
-        let other = VectorState::begin("m2", 3);
+        write(&db, |changes| keep(changes, VectorState::begin("m1"), Vec::new()).unwrap());
+        write(&db, |changes| keep(changes, VectorState::begin("m1"), vectors("a", &[1, 2])).unwrap());
+        let other = VectorState::begin("m2");
         let begun = write(&db, |changes| keep(changes, other.clone(), vectors("a", &[1])).unwrap());
         assert_eq!((begun, near(&db, None, 9, &[])), (other, Vec::new()));
     }

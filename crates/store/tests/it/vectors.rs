@@ -2,14 +2,16 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use futures::future::{BoxFuture, ready};
 
 use super::common::{Chat, channel, found, query};
 use cairn_core::store_port::Store as _;
 use cairn_store::{Embedded, Store, StoreOptions};
 use cairn_types::event::{Event, MaintenanceEvent, MessageEvent, TurnEvent};
 use cairn_types::ids::{MessageId, Seq};
-use cairn_types::ports::Embedder;
+use cairn_types::ports::{Embedder, NoRank, Reranker};
 
 #[derive(Debug)]
 struct Things {
@@ -25,13 +27,19 @@ impl Embedder for Things {
         self.name
     }
 
-    fn dimensions(&self) -> usize {
-        THINGS.len()
+    fn at_once(&self) -> usize {
+        3
     }
 
-    fn embed(&self, text: &str) -> Vec<f32> {
-        self.made.fetch_add(1, Ordering::AcqRel);
-        THINGS.iter().map(|words| f32::from(words.iter().any(|word| text.contains(word))) + 0.01).collect()
+    fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, NoRank> {
+        self.made.fetch_add(texts.len(), Ordering::AcqRel);
+        let vector = |text: &&str| {
+            THINGS
+                .iter()
+                .map(|words| f32::from(words.iter().any(|word| text.contains(word))) + 0.01)
+                .collect()
+        };
+        Ok(texts.iter().map(vector).collect())
     }
 }
 
@@ -150,4 +158,57 @@ async fn what_joins_a_turn_has_a_vector_too() {
     let store = open(dir.path(), &model("things"));
     until(&store, 2).await;
     assert_eq!(found(&store, "puppy").await.first().map(String::as_str), Some("the greyhound comes first"));
+}
+
+/// Likes long texts, or fails.
+#[derive(Debug)]
+struct Longest {
+    fails: AtomicBool,
+}
+
+impl Reranker for Longest {
+    fn rerank(&self, _question: String, texts: Vec<String>) -> BoxFuture<'_, Result<Vec<f64>, NoRank>> {
+        let scores = texts.iter().map(|text| text.len() as f64).collect();
+        Box::pin(ready(if self.fails.load(Ordering::Acquire) {
+            Err(NoRank::Status(500))
+        } else {
+            Ok(scores)
+        }))
+    }
+}
+
+#[tokio::test]
+async fn the_best_results_are_reranked_page_by_page_and_stay_in_order_where_that_fails() {
+    let (dir, store, mut chat) = chatting();
+    // The first fifty by words are those with the word twice: the shorter, the better, but for the model's other taste.
+    for idx in 0..60_usize {
+        let text = format!("tram {}{}", "tram ".repeat(usize::from(idx < 50)), "x".repeat(60 - idx));
+        chat.turn(&format!("m{idx}"), &text, "ok").await;
+    }
+    store.close().await;
+    let longest = Arc::new(Longest { fails: AtomicBool::new(false) });
+    let reranker = Some(Arc::clone(&longest) as Arc<dyn Reranker>);
+    let store = Store::open(StoreOptions { reranker, ..StoreOptions::new(dir.path()) }).unwrap();
+    store.settle().await.unwrap();
+    let of_page =
+        |hits: &[cairn_types::ports::Hit]| hits.iter().map(|hit| hit.text.len()).collect::<Vec<_>>();
+    let (mut lens, mut after) = (Vec::new(), None);
+    loop {
+        let page = cairn_types::ports::Query { limit: 20, ..query("tram") };
+        let found = store.found(page, after).await.unwrap();
+        lens.extend(of_page(&found.hits));
+        after = match found.next {
+            Some(next) => Some(next.to_string().parse().unwrap()),
+            None => break,
+        };
+    }
+    assert_eq!(lens.len(), 60, "each is found once: {lens:?}");
+    assert!(lens[..50].is_sorted_by(|a, b| a >= b), "{lens:?}");
+    let (_, behind) = lens.split_at(50);
+    assert!(behind.iter().all(|len| *len < 20), "what has the word once comes behind: {behind:?}");
+    let sorted = store.search(query("tram")).await.unwrap();
+    longest.fails.store(true, Ordering::Release);
+    let as_found = store.search(query("tram")).await.unwrap();
+    assert_ne!(of_page(&sorted), of_page(&as_found));
+    assert_eq!(sorted.len(), as_found.len());
 }

@@ -172,6 +172,48 @@ impl FakeDiscord {
         });
     }
 
+    /// Somebody reacts to a message, or takes a reaction back, as the gateway tells it
+    /// (<https://docs.discord.com/developers/events/gateway-events#message-reaction-add>): a member and the message's author
+    /// with one that was added alone.
+    pub fn react(&self, channel: u64, user: &str, message: u64, emoji: &str, removed: bool) {
+        self.shared.update(|state| {
+            let user = state.world.user(user);
+            let place = state.world.channel(channel);
+            let author = place.messages.get(&message).map(|message| message.author);
+            let author = author.unwrap_or_else(|| panic!("there is no message {message} in {channel}"));
+            let guild = place.guild;
+            let mut data = json!({
+                "user_id": user.to_string(), "channel_id": channel.to_string(), "message_id": message.to_string(),
+                "emoji": {"id": null, "name": emoji}, "burst": false, "type": 0,
+            });
+            if let Some((name, id)) = emoji.split_once(':') {
+                data["emoji"] = json!({"id": id, "name": name});
+            }
+            if let Some(guild) = guild {
+                data["guild_id"] = guild.to_string().into();
+            }
+            if !removed {
+                data["message_author_id"] = author.to_string().into();
+                if guild.is_some() {
+                    data["member"] = shapes::member_of(&state.world, user);
+                }
+            }
+            let name = if removed { "MESSAGE_REACTION_REMOVE" } else { "MESSAGE_REACTION_ADD" };
+            let intent = match guild {
+                Some(_) => intent::GUILD_MESSAGE_REACTIONS,
+                None => intent::DIRECT_MESSAGE_REACTIONS,
+            };
+            state.dispatch(name, intent, data);
+        });
+    }
+
+    /// The bot's reactions to a message, in order: those that it took away with a minus.
+    pub fn reactions(&self, channel: u64, message: u64) -> Vec<String> {
+        let state = self.shared.state.lock();
+        let marks = state.world.reactions.get(&(channel, message)).into_iter().flatten();
+        marks.map(|(emoji, is_on)| if *is_on { emoji.clone() } else { format!("-{emoji}") }).collect()
+    }
+
     /// Somebody takes messages away: one by one, or as moderators do, at once.
     pub fn delete(&self, channel: u64, messages: &[u64]) {
         self.shared.update(|state| {

@@ -26,6 +26,8 @@ pub enum Route {
     Fetch,
     /// `POST /channels/C/typing`.
     Typing,
+    /// `PUT`, `DELETE` of `/channels/C/messages/M/reactions/E/@me`.
+    React,
     /// `GET`, `PUT` of `/applications/A/commands`.
     Commands,
     /// `POST /interactions/I/TOKEN/callback`.

@@ -166,6 +166,8 @@ pub(super) struct World {
     /// Registered commands, as they were given, with their ids.
     pub(super) commands: Vec<Value>,
     pub(super) sent: Vec<Sent>,
+    /// The bot's reactions to messages by channel and message, in order: what was added, and what taken away.
+    pub(super) reactions: BTreeMap<(u64, u64), Vec<(String, bool)>>,
     pub(super) nonces: BTreeMap<String, Nonce>,
     /// How often each file was fetched.
     pub(super) fetches: BTreeMap<u64, usize>,

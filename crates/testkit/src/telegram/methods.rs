@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::buttons::{answer_callback_query, edit_message_reply_markup};
 use super::hook;
 use super::rules::{Rule, Violation};
-use super::send::{edit_message_text, known, send_chat_action, send_message};
+use super::send::{edit_message_text, known, send_chat_action, send_message, writable};
 use super::upload::{send_file, send_media_group};
 use super::wire::{Params, Refusal};
 use super::world::{Ban, State};
@@ -57,12 +57,49 @@ pub(super) fn call(ctx: &mut Ctx<'_>, params: &Params) -> Result<Value, Refusal>
         "deletewebhook" => Ok(hook::delete(ctx, params)),
         "getwebhookinfo" => Ok(hook::info(ctx)),
         "editmessagereplymarkup" => edit_message_reply_markup(ctx, params),
+        "setmessagereaction" => set_message_reaction(ctx, params),
         "answercallbackquery" => answer_callback_query(ctx, params),
         _ => {
             ctx.violate(Rule::Shape, "there is no such method");
             Err(Refusal::new(404, "Not Found"))
         }
     }
+}
+
+/// The emoji that a bot may react with: <https://core.telegram.org/bots/api#reactiontypeemoji>.
+const REACTIONS: &str = "👍 👎 ❤ 🔥 🥰 👏 😁 🤔 🤯 😱 🤬 😢 🎉 🤩 🤮 💩 🙏 👌 🕊 🤡 🥱 🥴 😍 🐳 ❤\u{200d}🔥 🌚 🌭 💯 🤣 ⚡ 🍌 🏆 💔 🤨 😐 🍓 🍾 💋 🖕 \
+                         😈 😴 😭 🤓 👻 👨\u{200d}💻 👀 🎃 🙈 😇 😨 🤝 ✍ 🤗 🫡 🎅 🎄 ☃ 💅 🤪 🗿 🆒 💘 🙉 🦄 😘 💊 🙊 😎 👾 🤷\u{200d}♂ 🤷 🤷\u{200d}♀ 😡";
+
+/// Sets the bot's reaction to a message: one at most, as bots are no premium users, and none to take it away
+/// (<https://core.telegram.org/bots/api#setmessagereaction>).
+fn set_message_reaction(ctx: &mut Ctx<'_>, params: &Params) -> Result<Value, Refusal> {
+    let chat = writable(ctx, params)?;
+    let message = params.integer("message_id").unwrap_or_default();
+    let list = match params.json("reaction") {
+        None => Vec::new(),
+        Some(Value::Array(list)) => list,
+        Some(_) => {
+            ctx.violate(Rule::Reaction, "reaction is no list");
+            return Err(Refusal::bad("can't parse reaction types JSON object"));
+        }
+    };
+    let emoji = |kind: &Value| {
+        let known = |emoji: &&str| REACTIONS.split_whitespace().any(|known| known == *emoji);
+        kind["emoji"].as_str().filter(|_| kind["type"] == "emoji").filter(known).map(str::to_owned)
+    };
+    let known: Vec<String> = list.iter().filter_map(emoji).collect();
+    if known.len() != list.len() || known.len() > 1 {
+        ctx.violate(Rule::Reaction, format!("{list:?}"));
+        return Err(Refusal::bad("REACTION_INVALID"));
+    }
+    if !ctx.state.chat(chat).messages.contains_key(&message) {
+        return Err(Refusal::bad("message to react not found"));
+    }
+    if ctx.state.no_reactions.contains(&chat) {
+        return Err(Refusal::bad("REACTION_INVALID"));
+    }
+    ctx.state.reactions.entry((chat, message)).or_default().extend(Some(known.concat()));
+    Ok(true.into())
 }
 
 fn get_me(ctx: &Ctx<'_>) -> Value {

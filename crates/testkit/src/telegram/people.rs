@@ -65,6 +65,14 @@ impl FakeTelegram {
         })
     }
 
+    /// A person gives a topic another name. The bot is told.
+    pub fn rename_topic(&self, forum: i64, topic: i64, by: &Person, name: &str) {
+        let fields = json!({
+            "forum_topic_edited": { "name": name }, "message_thread_id": topic, "is_topic_message": true,
+        });
+        self.service(forum, by, &fields);
+    }
+
     /// Nobody can write to the topic any more, the bot included.
     pub fn close_topic(&self, forum: i64, topic: i64) {
         self.shared.update(|state| {
@@ -181,6 +189,37 @@ impl FakeTelegram {
             state.push_update("message", after);
             new
         })
+    }
+
+    /// A person has these reactions to a message now, who had others. The bot is told in private chats and where it is an
+    /// administrator (<https://core.telegram.org/bots/api#update>).
+    pub fn react(&self, chat: i64, who: &Person, message: i64, had: &[&str], has: &[&str]) {
+        let now = now();
+        let list = |emoji: &[&str]| -> Value {
+            emoji.iter().map(|emoji| json!({ "type": "emoji", "emoji": emoji })).collect()
+        };
+        self.shared.update(|state| {
+            let place = state.chat(chat);
+            assert!(place.messages.contains_key(&message), "no message {message} in chat {chat}");
+            if !place.is_private() && !state.administered.contains(&chat) {
+                return;
+            }
+            let update = json!({
+                "chat": state.chat(chat).json(), "message_id": message, "user": who.json(), "date": now,
+                "old_reaction": list(had), "new_reaction": list(has),
+            });
+            state.push_update("message_reaction", update);
+        });
+    }
+
+    /// The bot becomes an administrator of a group.
+    pub fn promote(&self, chat: i64) {
+        self.shared.update(|state| state.administered.insert(chat));
+    }
+
+    /// A chat allows no reactions.
+    pub fn forbid_reactions(&self, chat: i64) {
+        self.shared.update(|state| state.no_reactions.insert(chat));
     }
 
     /// A person blocks the bot: what it sends to them is refused with 403.

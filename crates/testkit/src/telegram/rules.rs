@@ -34,6 +34,8 @@ pub enum Rule {
     Keyboard,
     /// Only presses that there were are answered, in 200 characters at most.
     Callback,
+    /// A reaction of a bot is one emoji of a fixed list, or none.
+    Reaction,
     /// Names of commands have 1 to 32 characters of `a-z0-9_`, descriptions 1 to 256; at most 100.
     Commands,
 }

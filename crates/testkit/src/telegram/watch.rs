@@ -41,6 +41,11 @@ impl FakeTelegram {
         .collect()
     }
 
+    /// The bot's reactions to a message, in order; an empty one took it away.
+    pub fn reactions(&self, chat: i64, message: i64) -> Vec<String> {
+        self.shared.state.lock().reactions.get(&(chat, message)).cloned().unwrap_or_default()
+    }
+
     /// Texts that a message was changed to, in order.
     pub fn edits(&self, chat: i64, message: i64) -> Vec<String> {
         let state = self.shared.state.lock();

@@ -1,6 +1,6 @@
 //! What the server knows: people, chats, messages, updates that wait.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
 use serde_json::{Value, json};
@@ -166,6 +166,12 @@ pub(super) struct State {
     pub(super) holds: usize,
     /// Presses that the bot was told of, or would have been, and what it answered.
     pub(super) presses: BTreeMap<String, Option<Told>>,
+    /// The bot's reactions to messages, in order; an empty one took it away.
+    pub(super) reactions: BTreeMap<(i64, i64), Vec<String>>,
+    /// Chats that allow no reactions.
+    pub(super) no_reactions: BTreeSet<i64>,
+    /// Groups in which the bot is an administrator.
+    pub(super) administered: BTreeSet<i64>,
     pub(super) next_message: i64,
     pub(super) next_chat: i64,
     pub(super) next_file: u64,
@@ -200,6 +206,9 @@ impl State {
             other_pollers: 0,
             holds: 0,
             presses: BTreeMap::new(),
+            reactions: BTreeMap::new(),
+            no_reactions: BTreeSet::new(),
+            administered: BTreeSet::new(),
             next_message: 1,
             next_chat: 1,
             next_file: 0,

@@ -121,7 +121,7 @@ struct EntryAdded {
     entry: Entry,
 }
 
-/// Messages that people sent, their edits and deletions, and commands.
+/// Messages that people sent, their edits and deletions, reactions, and commands.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum MessageEvent {
@@ -158,6 +158,19 @@ pub enum MessageEvent {
     #[serde(rename = "message_refused")]
     Refused {
         message: MessageId,
+    },
+    /// A person reacted to a message of the bot, or took a reaction back that the model has not been shown yet.
+    #[serde(rename = "message_reacted")]
+    Reacted {
+        /// The bot's message.
+        message: MessageId,
+        /// The answer that it shows.
+        seq: Seq,
+        by: Author,
+        /// An emoji, or the name of a custom one between colons.
+        emoji: String,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        removed: bool,
     },
     /// The program through which a person talks sent another system message than before. It holds until the next one.
     #[serde(rename = "message_system_set")]

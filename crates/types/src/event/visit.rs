@@ -3,7 +3,7 @@
 //! Erasure and retention change events through [`Event::visit_mut`], so neither can forget a field: all structs are
 //! destructured in full, and a new field does not compile until it is decided here whether a visitor gets it.
 //!
-//! Visitors do not get numbers, times, names of models, tools and commands, call ids of providers, codes and hashes, image
+//! Visitors do not get numbers, times, names of models, tools and commands, emoji of reactions, call ids of providers, codes and hashes, image
 //! bytes, an operator's approval of a tool server (which is compared byte by byte), or texts stored under their hash.
 
 use std::collections::BTreeSet;
@@ -208,6 +208,9 @@ fn message<V: Visit>(v: &mut V, event: &mut MessageEvent) -> bool {
         }
         MessageEvent::Deleted { message, seqs: _ } | MessageEvent::Refused { message } => v.message(message),
         MessageEvent::CommandTaken { message, command: _, caller } => v.message(message) | v.author(caller),
+        MessageEvent::Reacted { message, seq: _, by, emoji: _, removed: _ } => {
+            v.message(message) | v.author(by)
+        }
         MessageEvent::SystemSet { author, text, tokens } => {
             let (by, said) = (v.author(author), v.words(text, Kind::Said));
             if V::MEASURES && said {

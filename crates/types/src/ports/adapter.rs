@@ -71,6 +71,19 @@ pub struct PlatformTraits {
     pub repeat_within: Option<SignedDuration>,
     /// Least time between two edits of a draft; none: drafts are not shown.
     pub draft_every: Option<Duration>,
+    /// People's messages are marked by reactions.
+    pub marks: bool,
+}
+
+/// What a reaction of the bot says of the message that it stands at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// Accepted and durable.
+    Seen,
+    /// Its turn runs.
+    Working,
+    /// Its turn failed.
+    Failed,
 }
 
 impl PlatformTraits {
@@ -137,7 +150,7 @@ impl Shards {
 /// A platform in `cairn status`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlatformStatus {
-    /// `discord`, `telegram`.
+    /// `discord`, `telegram`, the name of a bridge.
     pub platform: String,
     pub state: LinkState,
     /// The bot's own name there, where known.
@@ -241,6 +254,17 @@ pub trait Platform: Send + Sync + 'static {
         message: MessageId,
         words: String,
     ) -> BoxFuture<'_, Result<(), SendError>>;
+
+    /// Puts the reaction for `to` in the place of that for `from`. It may be repeated; a message that is gone is a success.
+    fn mark(
+        &self,
+        _channel: ChannelId,
+        _message: MessageId,
+        _from: Option<Mark>,
+        _to: Option<Mark>,
+    ) -> BoxFuture<'_, Result<(), SendError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 
     /// Shows for a few seconds that the bot is typing. Returns when the platform has been told.
     fn typing(&self, channel: ChannelId) -> BoxFuture<'_, Result<(), SendError>>;

@@ -15,10 +15,10 @@ mod store;
 mod tools;
 
 pub use adapter::{
-    Adapter, AdapterFailure, AdapterPorts, CaughtUp, ChatCommands, FilePart, LinkState, PairingStore,
+    Adapter, AdapterFailure, AdapterPorts, CaughtUp, ChatCommands, FilePart, LinkState, Mark, PairingStore,
     Platform, PlatformStatus, PlatformTraits, SPLIT_AT_ONCE, SendError, SendPart, Shards,
 };
-pub use embed::Embedder;
+pub use embed::{Embedder, NoRank, Reranker};
 pub use intake::{Admission, Answer, Intake, Progress, Refusal, Reply, TurnFailure};
 pub use reports::{Expired, MemoryTrail, Node, NodeRow, ProgressReport, Shrunk, TrailStep};
 pub use speak::{NoSpeech, Speaker};

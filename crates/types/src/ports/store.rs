@@ -72,7 +72,7 @@ pub enum StoreError {
     #[error("the store is closed")]
     Closed,
     /// The caller stopped the work.
-    #[error("stopped before its end; nothing was changed")]
+    #[error("stopped early; nothing was changed")]
     Stopped,
 }
 

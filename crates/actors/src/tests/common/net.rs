@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use cairn_types::ids::{ApprovalId, ChannelId, MessageId};
 use cairn_types::ports::{
-    LinkState, Platform, PlatformStatus, PlatformTraits, SPLIT_AT_ONCE, SendError, SendPart,
+    LinkState, Mark, Platform, PlatformStatus, PlatformTraits, SPLIT_AT_ONCE, SendError, SendPart,
 };
 use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
@@ -23,6 +23,7 @@ pub(crate) enum Act {
     Sent { channel: String, part: u32, words: String, reply_to: Option<String> },
     Edited { message: String, words: String },
     Typing { channel: String },
+    Marked { message: String, from: Option<Mark>, to: Option<Mark> },
 }
 
 #[derive(Debug, Clone)]
@@ -63,6 +64,7 @@ pub(crate) struct FakeNet {
     /// Typing requests wait for permits.
     typing_gate: Mutex<Option<Arc<Semaphore>>>,
     send_gate: Mutex<Option<Arc<Semaphore>>>,
+    mark_troubles: Mutex<VecDeque<Trouble>>,
 }
 
 impl FakeNet {
@@ -72,6 +74,7 @@ impl FakeNet {
                 typing_every: Duration::from_secs(4),
                 repeat_within: None,
                 draft_every: None,
+                marks: false,
             }),
             limit: Mutex::new(4_000),
             splits: AtomicUsize::new(0),
@@ -84,6 +87,7 @@ impl FakeNet {
             shows_sent: AtomicBool::new(false),
             typing_gate: Mutex::default(),
             send_gate: Mutex::default(),
+            mark_troubles: Mutex::default(),
         })
     }
 
@@ -95,6 +99,16 @@ impl FakeNet {
     /// Drafts are shown, no more often than that.
     pub(crate) fn show_drafts(&self, every: Duration) {
         self.traits.lock().draft_every = Some(every);
+    }
+
+    /// Messages are marked.
+    pub(crate) fn show_marks(&self) {
+        self.traits.lock().marks = true;
+    }
+
+    /// Plans how the next marks fail.
+    pub(crate) fn plan_marks(&self, troubles: &[Trouble]) {
+        self.mark_troubles.lock().extend(troubles.iter().cloned());
     }
 
     /// Plans how the next requests about messages of a channel fail.
@@ -251,6 +265,19 @@ impl Platform for FakeNet {
             shown.words.clone_from(&words);
             self.note(Act::Edited { message: message.to_string(), words });
             Ok(())
+        })
+    }
+
+    fn mark(
+        &self,
+        _channel: ChannelId,
+        message: MessageId,
+        from: Option<Mark>,
+        to: Option<Mark>,
+    ) -> BoxFuture<'_, Result<(), SendError>> {
+        Box::pin(async move {
+            self.note(Act::Marked { message: message.to_string(), from, to });
+            self.mark_troubles.lock().pop_front().map_or(Ok(()), |trouble| Err(failed(&trouble)))
         })
     }
 

@@ -135,6 +135,7 @@ impl Checks {
                 self.deleted.insert((channel.clone(), message.clone()));
             }
             MessageEvent::Edited { .. }
+            | MessageEvent::Reacted { .. }
             | MessageEvent::SystemSet { .. }
             | MessageEvent::CommandTaken { .. }
             | MessageEvent::Refused { .. } => {}

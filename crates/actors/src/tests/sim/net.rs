@@ -37,6 +37,7 @@ impl Platform for SimNet {
             typing_every: Duration::from_secs(4),
             repeat_within: self.0.mood.guards.then(|| SignedDuration::from_secs(300)),
             draft_every: self.0.mood.drafts.then(|| Duration::from_millis(5)),
+            marks: false,
         }
     }
 

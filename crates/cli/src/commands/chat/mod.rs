@@ -33,17 +33,17 @@ Examples:
   cairn chat                                talk; /help lists the commands
   cairn chat --channel ops --user ann
   cairn chat 'What did we decide?'          ask once
-  cat questions.txt | cairn chat            a line a message, replies in order
+  cat questions.txt | cairn chat            one message per line, in order
 
-A line that begins with / is a command, as in chats: /help lists them. To send
-a message that begins with /, write //.
+A line that starts with / is a command, as in chats: /help lists them. To send
+a message that starts with /, write //.
 
-Without a terminal, a call that needs approval is denied at once, since nobody
-can be asked. The exit code is 1 if that happened, a command failed or a turn
-did. With --json each reply is one line of JSON, and so is each error:
+Without a terminal, tool calls that need approval are denied, since nobody can
+be asked. The exit code is 1 if that happened, or if a command or a turn
+failed. With --json each reply is one line of JSON, and so is each error:
 {\"error\": {\"code\": …, \"message\": …, \"hint\": …}, \"line\": 3}.")]
 pub struct ChatArgs {
-    /// The message: send it, print the answer and leave
+    /// The message: send it, print the answer and exit
     message: Option<String>,
     /// The agent to talk to [default: the first]
     #[arg(long, value_name = "A")]

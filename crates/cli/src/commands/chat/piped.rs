@@ -22,7 +22,7 @@ pub(super) async fn talk(talk: &Talk, input: impl AsyncRead + Unpin) -> Result<(
         all_answered &= match String::from_utf8(line) {
             Ok(text) => answer(talk, &text, line_no).await?,
             Err(_) => {
-                let message = "it is not UTF-8, and was not sent".to_owned();
+                let message = "the line is not UTF-8, and was not sent".to_owned();
                 let hint = "convert the input to UTF-8".to_owned();
                 refused(talk, line_no, &ErrorDetail { code: "bad_text".to_owned(), message, hint })?
             }

@@ -47,10 +47,10 @@ type SharedEditor = Arc<Mutex<Editor<CommandNames, FileHistory>>>;
 const STOPPED: &str = "stopped";
 
 const HELP: &str = "
-Here besides:
-- `/quit`: leave (or press Ctrl-D)
+Also in `cairn chat`:
+- `/quit`: exit (or press Ctrl-D)
 
-Ctrl-C stops an answer. Alt-Enter begins a new line. To send a line that begins with /, write //.";
+Ctrl-C stops an answer. Alt-Enter starts a new line. To send a line that starts with /, write //.";
 
 /// Reads, sends and prints until the person leaves. `history`: the file of the lines that were typed before.
 pub(super) async fn talk(talk: &Talk, history: Option<PathBuf>) -> Result<(), Failure> {
@@ -137,11 +137,13 @@ async fn banner(talk: &Talk) -> Result<[String; 2], Failure> {
     let status: StatusRecord = talk.client.get("/v1/status").await.map_err(Failure::from)?;
     let agent = status.agents.into_iter().find(|agent| agent.id == talk.channel.agent());
     let (who, keys) =
-        (format!("{} as {}", talk.channel, talk.user), "/help lists the commands, Ctrl-D leaves");
+        (format!("{} as {}", talk.channel, talk.user), "/help lists the commands, Ctrl-D exits");
     Ok(match agent {
         Some(agent) if agent.model == OFFLINE => [
-            format!("{who}: the embedded offline model answers by quoting what was said, without a network"),
-            format!("`cairn init` asks for a real model and writes it into config.toml; {keys}"),
+            format!(
+                "{who}: the built-in offline model answers by quoting the conversation, without a network"
+            ),
+            format!("`cairn init` configures a real model; {keys}"),
         ],
         Some(agent) => {
             let window = grouped(agent.window_tokens);
@@ -222,7 +224,7 @@ fn kept(editor: &mut Editor<CommandNames, FileHistory>, file: &Path) -> Result<(
 }
 
 fn broken_editor(error: &tokio::task::JoinError) -> Failure {
-    Failure::failed(format!("the line editor broke: {error}"), "pipe the input instead")
+    Failure::failed(format!("the line editor failed: {error}"), "pipe the input instead")
 }
 
 fn terminal_failure(error: &ReadlineError) -> Failure {
@@ -476,7 +478,7 @@ async fn ask(
     let tool = style(one_line(&approval.tool)).bold();
     ahead.take().await.map_err(|error| NoAnswer::Lost(error.into()))?;
     print(&format!(
-        "\n{tool} may change something, and its arguments come in part from {}:\n  {arguments}\nallow it? [y/N] ",
+        "\n{tool} may change something, and its arguments come partly from {}:\n  {arguments}\nallow it? [y/N] ",
         one_line(&approval.reason)
     ))?;
     unechoed.set(true);
@@ -494,7 +496,7 @@ async fn ask(
     let answer = answer.transpose().map_err(|error| NoAnswer::Lost(error.into()))?;
     let approve = answer.is_some_and(|line| reads_as(&line) == Some(true));
     if !decide(&talk.client, &approval.id, approve).await? {
-        print("(it was answered elsewhere, or the time was up)\n")?;
+        print("(somebody else answered it, or it expired)\n")?;
     }
     Ok(ControlFlow::Continue(()))
 }
@@ -533,7 +535,7 @@ async fn run_command(talk: &Talk, signals: &mut Signals, command: &str) -> Resul
     let (words, _done) = tokio::select! {
         said = talk.command(command) => said?,
         interrupted = signals.come() => {
-            print("(it may go on by itself; /status and /context show how it stands)\n")?;
+            print("(it may continue in the background; /status and /context show its state)\n")?;
             return Ok(if interrupted { ControlFlow::Continue(()) } else { ControlFlow::Break(()) });
         }
     };

@@ -91,7 +91,7 @@ impl Home {
     /// Kills the daemon as `kill -9` does: its process, and how it ended.
     pub(super) async fn kill(&mut self) -> Result<(u32, ExitStatus), Failure> {
         let Some(mut daemon) = self.daemon.take() else {
-            return Err(Failure::failed("no daemon of the demo runs", ""));
+            return Err(Failure::failed("the demo's daemon does not run", ""));
         };
         let pid = daemon.id().unwrap_or_default();
         let ended = async {
@@ -128,14 +128,14 @@ impl Home {
         let lines: Vec<_> = log.lines().collect();
         let last = lines[lines.len().saturating_sub(LOG_LINES)..].join("\n");
         Failure::failed(
-            format!("the daemon of the demo did not start: {why}\n{last}"),
+            format!("the demo's daemon did not start: {why}\n{last}"),
             "name another folder by TMPDIR",
         )
     }
 }
 
 fn no_home(error: &std::io::Error) -> Failure {
-    Failure::failed(format!("cannot make a temporary folder: {error}"), "name another place by TMPDIR")
+    Failure::failed(format!("cannot make a temporary folder: {error}"), "set TMPDIR to another folder")
 }
 
 /// How a process ended, in words.

@@ -67,17 +67,17 @@ const DRAW_EVERY: Duration = Duration::from_millis(150);
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-It takes about a minute, and needs no key and no network: the daemon runs
+It takes about a minute and needs no key and no network. The daemon runs
 in a temporary folder, which is removed at the end.
 
 Examples:
   cairn demo          watch it
-  cairn demo --keep   leave the folder, to look into it")]
+  cairn demo --keep   keep the folder")]
 pub struct DemoArgs {
-    /// Leave the temporary folder, and say how to look into it
+    /// Keep the temporary folder, and print how to look into it
     #[arg(long)]
     keep: bool,
-    /// Everything as fast as it goes
+    /// Run as fast as possible
     #[arg(long)]
     fast: bool,
 }
@@ -85,7 +85,7 @@ pub struct DemoArgs {
 pub async fn demo(global: Global, args: DemoArgs) -> Result<(), Failure> {
     if global.json || global.config.is_some() || global.state.is_some() {
         return Err(Failure::usage(
-            "`cairn demo` has a configuration and a state of its own, and shows itself to people alone",
+            "`cairn demo` has its own configuration and state, and is only for people to watch",
             "leave out --json, --config and --state",
         ));
     }
@@ -124,7 +124,7 @@ pub async fn demo(global: Global, args: DemoArgs) -> Result<(), Failure> {
             home = home.display()
         )
     } else {
-        format!("That took {took:.0} s. Its folder is removed; `cairn demo --keep` would leave it.")
+        format!("That took {took:.0} s. Its folder is removed; `cairn demo --keep` keeps it.")
     };
     out::text(&format!("\n{kept}\n\n{NEXT}"))
 }
@@ -137,7 +137,7 @@ Next:
 ";
 
 fn stopped() -> Failure {
-    Failure::failed("stopped before its end; its daemon and its folder are gone", "run it again")
+    Failure::failed("stopped early; its daemon and its folder are gone", "run it again")
 }
 
 /// The demo under way.
@@ -164,7 +164,7 @@ impl Show {
             "{}\nA daemon of this program starts in a temporary folder, with the embedded\n\
              offline model: no key, no network. All that you see is read from it. The model\n\
              is slowed down to the pace of one on a server.\n",
-            style("Three months of talk, in a window of 6,000 tokens").bold()
+            style("Three months of conversation, in a window of 6,000 tokens").bold()
         ))?;
         self.start().await?;
         self.three_months().await?;
@@ -224,7 +224,7 @@ impl Show {
         let quoted = plain(&reply.reply);
         let is_source = |hit: &&Hit| hit.kind == HitKind::Entry && quoted.contains(&plain(&hit.text));
         let Some((hit, seq)) = hits.iter().find(is_source).and_then(|hit| Some((hit, hit.seq?))) else {
-            return Err(Failure::failed("the answer about March quotes nothing that was said", ""));
+            return Err(Failure::failed("the answer about March quotes nothing from the conversation", ""));
         };
         let who = hit.author.as_ref().map_or("somebody", |author| author.name.as_str());
         let context = self.context().await?;
@@ -239,7 +239,7 @@ impl Show {
                 short(summary.from_at),
                 short(summary.to_at)
             ),
-            None => "They are in the window still, as they were said.".to_owned(),
+            None => "They are still in the window, word for word.".to_owned(),
         };
         let source = format!("Its source: entry {seq} of the history, said by {who} on {}.", minute(hit.at));
         self.stage.say(&format!("{}\n{}", style(source).bold(), wrapped(&place, 0)))
@@ -393,7 +393,7 @@ impl Possessions {
         if !kept || self.memories < before.memories || asked(Role::User) != 1 || asked(Role::Assistant) != 1 {
             return Err(Failure::failed(
                 format!("something was lost: {} before the kill, {} now", before.words(), self.words()),
-                "this is a fault of Cairn: please report it",
+                "this is a bug in Cairn: please report it",
             ));
         }
         Ok(())

@@ -32,8 +32,8 @@ const LISTED: usize = 20;
 Reads result.json from Telegram Desktop, JSON from DiscordChatExporter,
 conversations.json from ChatGPT and Claude, OpenClaw sessions, and Cairn's
 own JSON lines. It answers nothing and sends nothing. Messages that do not
-fit the window are summarised in the background. Importing a file again
-adds only new messages.
+fit the window are summarised in the background. If you import a file again,
+only new messages are added.
 
 Examples:
   cairn import result.json --channel main/telegram/-1001234 --bot Rook
@@ -43,20 +43,20 @@ pub struct ImportArgs {
     /// The file; - for stdin
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The agent to which the channels belong [default: the first]
+    /// The agent that gets the channels [default: the first]
     #[arg(long, value_name = "A")]
     agent: Option<String>,
     /// The channel to import into: a new name, or a live chat as listed by
     /// `cairn channels` [default: derived from the conversation's title]
     #[arg(long, value_name = "C", conflicts_with = "all")]
     channel: Option<String>,
-    /// The conversation, by title or id, where the file has several
+    /// The conversation, by title or id, if the file has several
     #[arg(long, value_name = "TITLE", conflicts_with = "all")]
     chat: Option<String>,
-    /// All conversations of the file, each into a channel of its own
+    /// Import all conversations of the file, each into its own channel
     #[arg(long)]
     all: bool,
-    /// Whose messages are answers of the agent, by name or id (Telegram, Discord)
+    /// The bot: its messages become the agent's answers; name or id (Telegram, Discord)
     #[arg(long, value_name = "WHO")]
     bot: Option<String>,
     /// The person who talked with a model (ChatGPT, Claude, OpenClaw)
@@ -103,7 +103,7 @@ pub async fn import(global: Global, args: ImportArgs) -> Result<(), Failure> {
     })?;
     let roles = Roles { bot: args.bot.clone(), user: args.user.clone() };
     let talks = read(format, &bytes, &roles).map_err(|why| {
-        Failure::failed(format!("{shown}: {why}"), "nothing was imported; is the file whole?")
+        Failure::failed(format!("{shown}: {why}"), "nothing was imported; is the file complete?")
     })?;
     drop(bytes);
     let talks = chosen(talks, &args, &shown)?;
@@ -187,7 +187,7 @@ fn chosen(talks: Vec<Talk>, args: &ImportArgs, shown: &str) -> Result<Vec<Talk>,
                 lines.push(format!("  … and {} more", grouped((n - LISTED) as u64)));
             }
             let message = format!("{shown} has {} conversations:\n{}", grouped(n as u64), lines.join("\n"));
-            Err(Failure::failed(message, "choose one by --chat TITLE, or take --all"))
+            Err(Failure::failed(message, "choose one with --chat TITLE, or use --all"))
         }
     }
 }

@@ -25,19 +25,19 @@ const TURNS_MIN: usize = 2;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  cairn tune main                          the history of the channel `main`
+  cairn tune main                          the channel `main`
   cairn tune talk.jsonl                    a file as for `cairn replay`
   cairn tune main --candidate 'background_threshold=0.7,reserve_ratio=0.2'
   cairn tune main --prices anthropic --json
 
 The first candidate is the current configuration. The figures come from a
 simulation with the runtime's own decisions: no model is called and nothing is
-changed. Runs take as long, and summaries are as large, as the last ones of
-the channel; without any, the output says what is assumed. billed: tokens of a
-turn, answer and runs included, in units of a plain input token, by the
-model's prices or those of its wire format. kept: how much of what was said a
-window still holds, recent messages counting more. The best candidate is the
-cheapest that keeps as much as now (within 2 %) with no more emergencies.
+changed. Run times and summary sizes are those of the channel's last runs; if
+there are none, the output lists the assumptions. billed: tokens per turn,
+answer and runs included, in units of a plain input token, by the model's
+prices or those of its wire format. kept: how much of the conversation the
+window still holds, where recent messages count more. The best candidate is
+the cheapest that keeps as much as now (within 2 %) with no more emergencies.
 
 A line of a file may also be an answer {\"role\": \"assistant\", \"text\": …} or
 a tool result {\"role\": \"tool\", \"text\": …}; a file without answers is
@@ -46,10 +46,10 @@ pub struct TuneArgs {
     /// A file of JSON lines as for `cairn replay` (- for stdin), or a channel
     #[arg(value_name = "FILE|CHANNEL")]
     source: String,
-    /// The agent whose settings are tried and whose channel it is [default: the channel's, else the first]
+    /// The agent that has the settings and the channel [default: the channel's, else the first]
     #[arg(long, value_name = "A")]
     agent: Option<String>,
-    /// One more candidate: keys of [agents.compaction] and context_window, such as background_threshold=0.7,fan_out=8
+    /// An additional candidate: keys of [agents.compaction] and context_window, such as background_threshold=0.7,fan_out=8
     #[arg(long = "candidate", value_name = "KEY=VALUE,…")]
     candidates: Vec<String>,
     /// Cache rules and prices to apply [default: those of the agent's model]
@@ -90,8 +90,8 @@ pub async fn tune(global: Global, args: TuneArgs) -> Result<(), Failure> {
     if n_turns < TURNS_MIN {
         let turns = counted(n_turns as u64, "turn", "turns");
         return Err(Failure::failed(
-            format!("{} has too little to tune on: {turns}", args.source),
-            "settings differ only once a conversation outgrows the window; try a longer one",
+            format!("{} is too short to tune: {turns}", args.source),
+            "settings only matter once a conversation outgrows the window; try a longer one",
         ));
     }
     let format = args.prices.map(|prices| match prices {
@@ -135,7 +135,7 @@ fn file_of(source: &str) -> Result<Option<PathBuf>, Failure> {
         let what = if path.is_dir() { "is a folder" } else { "is not there" };
         return Err(Failure::failed(
             format!("cannot read {source}: it {what}"),
-            "name a file of JSON lines, - for stdin, or a channel",
+            "give a file of JSON lines, - for stdin, or a channel",
         ));
     }
     Ok(None)

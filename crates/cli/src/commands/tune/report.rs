@@ -122,7 +122,7 @@ impl TuneRecord {
             _ => format!("{:.1} s", run_ms as f64 / 1_000.0),
         };
         let durations = match measured {
-            0 => format!("assumed to take {secs}: the history has none"),
+            0 => format!("assumed to take {secs}: the history has no runs"),
             n => format!("take {secs}, the median of the last {n}"),
         };
         let sizes = |n: usize, share: f64| match n {
@@ -156,7 +156,7 @@ impl TuneRecord {
     fn verdict(&self, config: Option<&Path>) -> String {
         let fits = |row: &CandidateRecord| row.compactions + row.emergencies + row.prunings == 0;
         if self.candidates.iter().all(fits) {
-            return "nothing to choose: the conversation fits into every window as it is\n".to_owned();
+            return "nothing to choose: the conversation fits into every window\n".to_owned();
         }
         if self.choice.keeps_current {
             return "best at equal retention: the current settings\n".to_owned();

@@ -138,7 +138,9 @@ fn weighed(line: &[u8], max_text_bytes: usize) -> Result<Weighed, String> {
         ));
     }
     let at = match line.at {
-        Some(at) => Some(at.parse::<Timestamp>().map_err(|error| format!("`at` is no time: {error}"))?),
+        Some(at) => {
+            Some(at.parse::<Timestamp>().map_err(|error| format!("`at` is not a valid time: {error}"))?)
+        }
         None => None,
     };
     let calls: Vec<String> = line.tool_calls.iter().map(ToString::to_string).collect();

@@ -344,3 +344,25 @@ fn their_reminders_go_and_those_of_others_stay_without_their_name() {
     }
     assert_eq!(conversation.reminders.keys().map(ToString::to_string).collect::<Vec<_>>(), ["2"]);
 }
+
+#[test]
+fn reactions_of_the_person_go_and_those_of_others_stay() {
+    let mut book = Book::new();
+    book.accept(ROOM, CAROLINE, "Caroline", "hello");
+    for (id, name) in [(CAROLINE, "Caroline"), ("local/b", "Ben")] {
+        let by = Author { id: id.to_owned(), name: name.to_owned() };
+        let (message, seq) = ("901".into(), Seq(2));
+        let emoji = format!(":{}:", name.to_lowercase());
+        book.add(
+            Some(ROOM),
+            Event::Message(MessageEvent::Reacted { message, seq, by, emoji, removed: false }),
+        );
+    }
+    let (left, _) = book.erase(CAROLINE);
+    let by = left.iter().filter_map(|record| match &record.event {
+        Event::Message(MessageEvent::Reacted { by, .. }) => Some(by.name.as_str()),
+        _ => None,
+    });
+    assert_eq!(by.collect::<Vec<_>>(), ["Ben"]);
+    assert!(!text(&left).contains("caroline"));
+}

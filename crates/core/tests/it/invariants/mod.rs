@@ -10,6 +10,7 @@ mod latest;
 mod long;
 mod planted;
 mod pruning;
+mod reactions;
 mod rules;
 mod sim;
 mod stack;

@@ -29,7 +29,7 @@ pub(super) async fn check(x: &mut Examination) -> Vec<Finding> {
         Err(_) => vec![Finding::failed(
             "database",
             "the database does not answer",
-            "see that the host and port of [store] url lead to it",
+            "check the host and port in [store] url",
         )],
     }
 }
@@ -40,40 +40,41 @@ fn namesake(report: &DatabaseReport, own: &DatabaseOptions) -> Option<Finding> {
         row.node.name == own.node && row.node.address != own.address && row.silent_secs <= AWAKE_SECS
     };
     let row = report.nodes.iter().flatten().find(is_other)?;
-    let found = format!("{} at {} has the name of this node, too", row.node.name, row.node.address);
-    Some(Finding::warning("database", found, "name one of them otherwise by `node` of [store]"))
+    let found = format!("{} at {} has the same name as this node", row.node.name, row.node.address);
+    Some(Finding::warning("database", found, "give one of them another name with `node` under [store]"))
 }
 
 fn found(report: &DatabaseReport) -> Vec<Finding> {
     let server = format!("PostgreSQL {}", report.version);
     if report.encoding != "UTF8" {
         let found = format!("{server} answers; the database has the encoding {}", report.encoding);
-        return vec![Finding::failed("database", found, "make another one with ENCODING 'UTF8'")];
+        return vec![Finding::failed("database", found, "create another one with ENCODING 'UTF8'")];
     }
     if report.nodes.is_none() && !report.may_create {
         let found =
             format!("{server} answers; the database is empty, and this account may not create tables there");
-        let remedy = "let the account in [store] url own the database: ALTER DATABASE … OWNER TO …";
+        let remedy = "make the account in [store] url the owner of the database: ALTER DATABASE … OWNER TO …";
         return vec![Finding::failed("database", found, remedy)];
     }
     let state = match &report.nodes {
-        None => "it is empty, and set up by the first `cairn run`".to_owned(),
+        None => "it is empty; the first `cairn run` sets it up".to_owned(),
         Some(nodes) => {
             let leader = nodes.iter().find(|node| node.leads).map(|node| node.node.name.as_str());
             let others = nodes.iter().filter(|node| !node.leads && node.silent_secs <= AWAKE_SECS).count();
             let leader = leader.map_or_else(|| "no node leads".to_owned(), |name| format!("{name} leads"));
-            format!("{leader}, {}", counted(others as u64, "node stands by", "nodes stand by"))
+            format!("{leader}, {}", counted(others as u64, "standby", "standbys"))
         }
     };
     let mut findings = vec![Finding::ok("database", format!("{server} answers; {state}"))];
     if report.major < MAJOR_MIN {
-        let found = format!("{server} is older than {MAJOR_MIN}, the oldest that Cairn is tested with");
-        findings.push(Finding::warning("database", found, "move to a newer server"));
+        let found =
+            format!("{server} is older than {MAJOR_MIN}, the oldest version that Cairn is tested with");
+        findings.push(Finding::warning("database", found, "upgrade the server"));
     }
     if !report.is_synced {
         findings.push(Finding::warning(
             "database",
-            "it acknowledges commits before they are on a disk: a crash of the server loses messages",
+            "it acknowledges commits before they are on disk: a server crash loses messages",
             "set `synchronous_commit = on` and `fsync = on` there",
         ));
     }

@@ -35,7 +35,7 @@ fn one(server: &McpConfig, is_used: bool, x: &Examination) -> Finding {
     let record = records.and_then(|all| all.iter().find(|record| record.status.server == *id));
     match record {
         None if records.is_none() => {
-            Finding::warning(&check, "its program is installed; whether it is approved is unknown", look)
+            Finding::warning(&check, "its program is installed; approval unknown", look)
         }
         Some(ServerRecord { status, .. }) if status.approved => {
             let drift = status.drift.as_ref().filter(|drift| !drift.is_clean());

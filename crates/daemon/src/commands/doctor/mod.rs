@@ -3,11 +3,11 @@
 mod asking;
 mod beforehand;
 mod database;
-mod embeddings;
 mod host;
 mod mcp;
 mod models;
 mod networks;
+mod ranking;
 mod report;
 mod search;
 mod service;
@@ -46,16 +46,16 @@ Examples:
 
 Checks configuration, prompts, permissions, disk, database, state, models,
 clock, bots on chat networks, transcription, speech, tool servers, and the
-systemd unit. It changes nothing, and a running daemon continues.
+systemd unit. It changes nothing, and does not disturb a running daemon.
 
-Each model gets three short requests, as a message makes them: a question, the
+Each model gets three short requests, like those of a turn: a question, the
 result of a tool call, a later message. Each has the agent's prompt and tools,
-which cost a few thousand tokens together. Nothing that people said is sent.
+a few thousand tokens together. No message of people is sent.
 
 Exit codes: 0 nothing failed (there may be warnings), 1 something failed, 2
 the configuration is wrong, 5 the store is damaged.")]
 pub(crate) struct DoctorArgs {
-    /// Contact no model server and no chat network
+    /// Do not contact model servers or chat networks
     #[arg(long)]
     offline: bool,
     /// Longest wait for each answer, in seconds
@@ -99,7 +99,7 @@ const CHECKS: [Check; 15] = [
     |x| ready(host::disk(x)).boxed(),
     |x| database::check(x).boxed(),
     |x| state::check(x).boxed(),
-    |x| embeddings::check(x).boxed(),
+    |x| ranking::check(x).boxed(),
     |x| models::check(x).boxed(),
     |x| networks::check(x).boxed(),
     |x| transcription::check(x).boxed(),

@@ -238,7 +238,7 @@ fn judged(loaded: &Loaded, model: &ModelConfig, found: &Found, check: &str) -> V
 }
 
 const OTHER_TEMPLATE: &str =
-    "give the server a chat template that takes it (llama.cpp: --jinja --chat-template-file)";
+    "give the server a chat template that accepts it (llama.cpp: --jinja --chat-template-file)";
 
 fn off() -> String {
     format!("set `tools = false` for the model, so that calls are sent as text; or {OTHER_TEMPLATE}")
@@ -248,7 +248,7 @@ fn off() -> String {
 fn without_tools(error: &ModelError, check: &str) -> Finding {
     match error {
         ModelError::NoTools(said) if said.contains("lternate") => {
-            let found = format!("the model's chat template refuses the results of tools: {said}");
+            let found = format!("the model's chat template refuses tool results: {said}");
             Finding::warning(check, found, off())
         }
         error => Finding::warning(
@@ -298,13 +298,13 @@ fn remedy_of(error: &ModelError) -> Option<&'static str> {
             "raise `max_output_tokens` of the model, or lower its `reasoning_effort`: every answer may end so",
         ),
         ModelError::ContextOverflow { .. } => {
-            Some("set `context_window` to what the server takes, or start it with a larger window")
+            Some("set `context_window` to the server's window, or start the server with a larger one")
         }
         ModelError::Declined | ModelError::Filtered => {
             Some("use another model, or change the agent's prompt: it refuses a plain question")
         }
         ModelError::Protocol(_) | ModelError::Failed(_) => {
-            Some("look at the server's log; another version of it may help")
+            Some("check the server's log; another version of the server may help")
         }
         // A chat template that cannot render a message causes such errors, too.
         ModelError::Overloaded { .. }
@@ -335,10 +335,10 @@ pub(super) fn unlisted(model: &ModelConfig, found: &Found, check: &str) -> Optio
         Finding::warning(
             check,
             format!(
-                "the server lists its models, and `{}` is not among them: another model may answer",
+                "the server lists its models, and `{}` is not among them: a different model may answer",
                 model.model
             ),
-            "write `model` as the server's list does; if the name is an alias, everything is fine",
+            "write `model` as in the server's list; if the name is an alias, ignore this",
         )
     })
 }
@@ -355,7 +355,7 @@ fn late(model: &ModelConfig, found: &Found, check: &str) -> Finding {
     Finding::failed(
         check,
         format!("nothing answers at {} within {secs} s", model.base_url),
-        "is the server running, the network up, and `base_url` right?",
+        "check that the server runs, the network is up, and `base_url` is correct",
     )
 }
 
@@ -370,8 +370,8 @@ pub(super) fn unanswered(model: &ModelConfig, found: &Found, stopped: &Stopped, 
     if words.to_lowercase().contains("system role") {
         return Finding::failed(
             check,
-            format!("the model's chat template takes no system message: {words}"),
-            "give the server a chat template that takes one",
+            format!("the model's chat template does not accept a system message: {words}"),
+            "give the server a chat template that accepts one",
         );
     }
     match error {
@@ -388,26 +388,24 @@ pub(super) fn unanswered(model: &ModelConfig, found: &Found, stopped: &Stopped, 
         ModelError::Transport(why) | ModelError::Broken(why) => Finding::failed(
             check,
             format!("the server at {at} cannot be reached: {why}"),
-            "is the server running, the network up, and `base_url` right?",
+            "check that the server runs, the network is up, and `base_url` is correct",
         ),
         ModelError::Timeout(_) => late(model, found, check),
-        ModelError::RateLimited { .. } | ModelError::Overloaded { .. } => Finding::warning(
-            check,
-            words,
-            "try again later; if it stays like this, see the provider's status page",
-        ),
+        ModelError::RateLimited { .. } | ModelError::Overloaded { .. } => {
+            Finding::warning(check, words, "try again later; if it persists, see the provider's status page")
+        }
         ModelError::BadRequest { message: said, .. } if found.asked.answers_without_tools => Finding::failed(
             check,
             format!(
-                "it answers a question, but refuses one with the agent's {}, as every message has them: {said}",
+                "it answers a question, but refuses one with the agent's {}, which every message has: {said}",
                 counted(found.asked.n_tools as u64, "tool", "tools")
             ),
-            "change what the server names, or set `tools = false` for the model",
+            "change the part that the server names, or set `tools = false` for the model",
         ),
         ModelError::BadRequest { message: said, .. } if found.look.listed == Some(false) => Finding::failed(
             check,
             format!("the server does not know the model `{}`: {said}", model.model),
-            "write `model` as the server's list of models does",
+            "write `model` as in the server's list of models",
         ),
         ModelError::BadRequest { cause, .. } if *cause != RefusalCause::Address => {
             Finding::failed(check, words, cause.hint())
@@ -461,17 +459,17 @@ fn window(loaded: &Loaded, model: &ModelConfig, listed: Option<u64>) -> Result<S
         (None, Some(listed)) => Ok(format!("window {} as the server lists it", grouped(listed))),
         (None, None) if config.assumes_window(model) => Err((
             format!(
-                "its server lists no window: it starts with {} tokens, which grow as the server proves that it takes more",
+                "its server reports no window: it starts with {} tokens and grows as the server accepts more",
                 grouped(ASSUMED_WINDOW)
             ),
-            "set `context_window` of the model to the window that its server is started with".to_owned(),
+            "set `context_window` of the model to the window of its server".to_owned(),
         )),
         (None, None) => Err((
             format!(
-                "its server lists no window: the {} tokens of [defaults] are used",
+                "its server reports no window: the {} tokens of [defaults] are used",
                 grouped(config.default_window())
             ),
-            "set `context_window` of the model to what its documentation says".to_owned(),
+            "set `context_window` of the model to the value in its documentation".to_owned(),
         )),
     }
 }

@@ -23,11 +23,11 @@ pub(super) async fn check(x: &mut Examination) -> Vec<Finding> {
         Ok(n) => Finding::ok(CHECK, format!("the search service answers, with {n} results")),
         Err(error) => {
             let remedy = match error {
-                SearchError::Limited => "wait, or take a larger plan of the service",
+                SearchError::Limited => "wait, or use a larger plan of the service",
                 SearchError::Unreachable | SearchError::Slow(_) => {
-                    "is it up, and `base_url` of [search] right?"
+                    "check that it runs, and `base_url` of [search]"
                 }
-                _ => "correct [search], or the settings of the service",
+                _ => "correct [search], or the service's settings",
             };
             Finding::failed(CHECK, error.to_string(), remedy)
         }

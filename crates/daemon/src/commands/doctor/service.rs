@@ -33,7 +33,7 @@ pub(super) async fn check(x: &mut Examination) -> Vec<Finding> {
     }
     let Ok(unit) = systemctl(&["cat", UNIT]).await else { return vec![silent()] };
     let Some(unit) = unit else {
-        let why = "no cairn.service is installed; docs/src/operating.md says how, under \"As a service\"";
+        let why = "no cairn.service is installed; see \"As a service\" in docs/src/operating.md";
         return vec![Finding::skipped("systemd", why)];
     };
     let own = x

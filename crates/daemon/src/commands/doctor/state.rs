@@ -142,7 +142,7 @@ fn cannot_write(dir: &Path, why: &str) -> Finding {
     Finding::failed(
         "state",
         format!("{} cannot be written: {why}", dir.display()),
-        "let the user that runs cairn write there (as a service: run this with sudo), or name another folder with --state",
+        "let the user that runs cairn write there (as a service: run this with sudo), or use another folder with --state",
     )
 }
 

@@ -19,10 +19,12 @@ use cairn_types::ports::ServerWindow;
 /// The name of the file for a typed model key.
 pub(super) const MODEL_KEY: &str = "model.key";
 
+/// Of bridges nothing is asked: they are set up by hand.
 pub(super) fn token_file(kind: NetworkKind) -> &'static str {
     match kind {
         NetworkKind::Discord => "discord.token",
         NetworkKind::Telegram => "telegram.token",
+        NetworkKind::Bridge => "bridge.token",
     }
 }
 
@@ -144,7 +146,7 @@ async fn model(args: &InitArgs, file: &Path, ask: &mut Ask) -> Result<Option<Mod
     }
     if names.is_some() && ask.agrees("Send it one test message?", true)? {
         let most = GREETING_LIMIT.as_secs();
-        ask.remark(&format!("asking {}, for {most} s at most ...", shown(&model.name)))?;
+        ask.remark(&format!("asking {}, for at most {most} s ...", shown(&model.name)))?;
         if let Some(look) = Look::at(file, &model) {
             ask.findings(&look.greeting().await)?;
         }
@@ -200,7 +202,7 @@ async fn listed(
         };
         if !seen.answered {
             ask.remark(&format!(
-                "nothing answers at {address}: is the server running? The configuration is written all the same"
+                "nothing answers at {address}: is the server running? The configuration is written anyway"
             ))?;
             return Ok(None);
         }
@@ -234,7 +236,7 @@ fn shown(name: &str) -> String {
 fn name(names: &[String], ask: &mut Ask) -> Result<String, Failure> {
     if names.is_empty() {
         return ask.fitting("The model's name on that server:", "", |name| match name {
-            "" => Err("a model is needed: give its name (--model)".to_owned()),
+            "" => Err("a model is required: give its name (--model)".to_owned()),
             name => Ok(name.to_owned()),
         });
     }
@@ -244,7 +246,7 @@ fn name(names: &[String], ask: &mut Ask) -> Result<String, Failure> {
         show(&fitting, ask)?;
         // The only model is taken by an empty answer: it is shown in the question.
         let default = if let [only] = names { only } else { "" };
-        let answer = ask.line("The model, by its number or name:", default)?;
+        let answer = ask.line("The model, by number or name:", default)?;
         let number = answer.parse::<usize>().ok().and_then(|n| fitting.get(n.checked_sub(1)?));
         if let Some(name) = names.iter().find(|name| **name == answer).or(number.copied()) {
             return Ok(name.clone());
@@ -252,12 +254,10 @@ fn name(names: &[String], ask: &mut Ask) -> Result<String, Failure> {
         let part = answer.to_lowercase();
         let found: Vec<_> = names.iter().filter(|name| name.to_lowercase().contains(&part)).collect();
         match found.is_empty() {
-            _ if part.is_empty() => ask.remark("a model is needed: give its number or its name")?,
+            _ if part.is_empty() => ask.remark("a model is required: give its number or name")?,
             false => fitting = found,
             true if before == answer => return Ok(answer),
-            true => {
-                ask.remark("the server does not list it; give the same name again to take it all the same")?
-            }
+            true => ask.remark("the server does not list it; enter the same name again to use it anyway")?,
         }
         before = answer;
     }
@@ -281,16 +281,16 @@ async fn window(file: &Path, model: &Model, answers: bool, ask: &mut Ask) -> Res
     let told = if answers { look.window().await } else { None };
     let (fallback, grows) = look.window_without();
     let fallback = match grows {
-        true => format!("{}, more as the server proves to take more", grouped(fallback)),
+        true => format!("{}, then more as the server accepts more", grouped(fallback)),
         false => grouped(fallback),
     };
     let tokens = told.as_ref().and_then(|told| told.window.tokens());
     let default = match (&told, tokens) {
-        (_, Some(tokens)) => format!("{}, as the server tells it", grouped(tokens)),
+        (_, Some(tokens)) => format!("{}, as the server reports", grouped(tokens)),
         (Some(told), None) if told.window == ServerWindow::Unlisted => {
-            format!("the server tells none: {fallback}")
+            format!("the server reports none: {fallback}")
         }
-        (Some(_) | None, None) => format!("as the server tells it when the bot runs, else {fallback}"),
+        (Some(_) | None, None) => format!("as the server reports when the bot runs, else {fallback}"),
     };
     if let Some(trained) = told.and_then(|told| told.trained).filter(|most| tokens.is_none_or(|n| n < *most))
     {
@@ -324,6 +324,7 @@ async fn bot(
     let api_url = match kind {
         NetworkKind::Discord => args.discord_api_url.clone(),
         NetworkKind::Telegram => args.telegram_api_url.clone(),
+        NetworkKind::Bridge => None,
     };
     let mut bot = Bot { kind, token, api_url, servers: Vec::new() };
     // One that is created later cannot be checked now.
@@ -358,8 +359,8 @@ fn servers(args: &InitArgs, ask: &mut Ask) -> Result<Vec<String>, Failure> {
 
 /// The question for a bot's token, and the reason if it is required.
 fn bot_wanted<'a>(args: &InitArgs, dir: &'a Path, kind: NetworkKind) -> SecretQuestion<'a> {
-    let needed = bot_flag(args, kind)
-        .map(|flag| format!("{flag} needs a bot there: give its token, or leave {flag} out"));
+    let needed =
+        bot_flag(args, kind).map(|flag| format!("{flag} needs a bot there: give its token, or omit {flag}"));
     SecretQuestion { what: "token", dir, name: token_file(kind), needed }
 }
 
@@ -368,6 +369,7 @@ fn token_flag(args: &InitArgs, kind: NetworkKind) -> (&Option<PathBuf>, &'static
     match kind {
         NetworkKind::Discord => (&args.discord_token_file, "--discord-token-file"),
         NetworkKind::Telegram => (&args.telegram_token_file, "--telegram-token-file"),
+        NetworkKind::Bridge => (&None, "no flag"),
     }
 }
 
@@ -375,6 +377,7 @@ fn network_name(kind: NetworkKind) -> &'static str {
     match kind {
         NetworkKind::Discord => "Discord",
         NetworkKind::Telegram => "Telegram",
+        NetworkKind::Bridge => "a bridge",
     }
 }
 
@@ -393,9 +396,7 @@ fn ids(text: &str) -> Result<Vec<String>, String> {
             if is_id_of_one(part, NetworkKind::Discord) {
                 return Ok(part.to_owned());
             }
-            Err(format!(
-                "`{part}` is not an id: switch on developer mode, right-click the server, copy its id"
-            ))
+            Err(format!("`{part}` is not an id: enable developer mode, right-click the server, copy its id"))
         })
         .collect()
 }
@@ -405,7 +406,7 @@ fn people(text: &str, bots: &[Bot]) -> Result<Vec<String>, String> {
     let one = |text: &str| {
         let there = person(text)?;
         if bots.iter().all(|bot| bot.kind != there) {
-            return Err(format!("there is no bot on {}: `{text}` cannot write to it", there.name()));
+            return Err(format!("there is no bot on {} that `{text}` could write to", there.name()));
         }
         Ok(text.to_owned())
     };
@@ -432,7 +433,7 @@ fn check_flags(args: &InitArgs) -> Result<(), Failure> {
     if let (Some(Choice::Offline), Some(flag)) = (args.provider, model_flags(args).first()) {
         return Err(Failure::usage(
             format!("{flag} is for a model behind a server, and --provider offline has none"),
-            "name another provider, or leave that option out",
+            "choose another provider, or omit that option",
         ));
     }
     if !args.yes {
@@ -443,7 +444,7 @@ fn check_flags(args: &InitArgs) -> Result<(), Failure> {
         if let (None, Some(flag)) = (file, bot_flag(args, kind)) {
             return Err(Failure::usage(
                 format!("{flag} needs a bot on {}, and {token} is missing", kind.name()),
-                format!("give the file with the bot's token ({token} FILE), or leave {flag} out"),
+                format!("give the file with the bot's token ({token} FILE), or omit {flag}"),
             ));
         }
     }

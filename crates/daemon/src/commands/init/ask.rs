@@ -223,7 +223,7 @@ impl SecretQuestion<'_> {
                 Ok(()) => return Ok(secret),
                 Err(NoSecret::NotYet(_)) if before.as_ref() == Some(&answer) => return Ok(secret),
                 Err(NoSecret::NotYet(why)) => {
-                    ask.remark(&format!("{why}; give the same answer again if you will create it later"))?;
+                    ask.remark(&format!("{why}; enter the same answer again if you will create it later"))?;
                 }
                 Err(NoSecret::Never(why)) => ask.remark(&why)?,
             }
@@ -258,10 +258,10 @@ impl SecretQuestion<'_> {
         let (what, name) = (self.what, self.name);
         if self.dir.join(name).exists() {
             let file = self.dir.join(name);
-            ask.remark(&format!("{} exists already: name it, or move it away first", file.display()))?;
+            ask.remark(&format!("{} exists already: enter its name, or move it away first", file.display()))?;
             return Ok(None);
         }
-        let typed = ask.secret(&format!("  Type or paste it (it is not shown, and goes into {name}):"))?;
+        let typed = ask.secret(&format!("  Type or paste it (it is not shown, and is saved in {name}):"))?;
         if is_secret(typed.expose_secret()) {
             return Ok(Some(Secret::Typed(typed)));
         }

@@ -15,14 +15,14 @@ pub(super) enum Choice {
     Openai,
     /// Anthropic
     Anthropic,
-    /// OpenRouter: models of many providers by one key
+    /// OpenRouter: many providers' models with one key
     Openrouter,
     /// DeepSeek
     Deepseek,
     /// Google's Gemini
     #[value(alias = "google")]
     Gemini,
-    /// The embedded model: no network, no key
+    /// The built-in model: no network, no key
     Offline,
 }
 

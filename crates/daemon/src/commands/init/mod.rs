@@ -45,18 +45,18 @@ Examples:
   cairn init --provider openai --model gpt-6-luna --key-env OPENAI_API_KEY
   cairn init --telegram-token-file telegram.token --owner telegram/123456789
 
-Asks for everything that no flag says, and again after a wrong answer. While
-it asks, it looks: it lists the server's models, sends one test message if you
-agree, checks bot tokens, and prints the links that invite the bots. A server
-that is not reachable is reported, and the configuration is written all the
-same. With --yes it asks nothing, contacts nobody and uses the defaults.
+It asks for everything that no flag sets, and asks again after a wrong answer.
+It lists the server's models, sends one test message if you agree, checks bot
+tokens, and prints the links that invite the bots. An unreachable server is
+reported, and the configuration is written anyway. With --yes it asks nothing,
+contacts nobody and uses the defaults.
 
 Keys and tokens are never written into the config file: it names the variable
-or the file that holds them. A key that you type is not shown, and goes into a
-file of its own that only you may read. The config file is checked before it
+or the file that holds them. A key that you type is not shown, and is saved in
+a separate file that only you can read. The config file is checked before it
 is written.")]
 pub(crate) struct InitArgs {
-    /// Where the model is [default: offline, the embedded model]
+    /// The model's provider [default: offline, the built-in model]
     #[arg(long, value_name = "PROVIDER")]
     provider: Option<Choice>,
     /// The address of the model server, up to and including the version
@@ -74,7 +74,7 @@ pub(crate) struct InitArgs {
     /// The file that holds the model's key
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
-    /// The file that holds the token of a bot on Discord
+    /// The file that holds a Discord bot's token
     #[arg(long, value_name = "FILE")]
     discord_token_file: Option<PathBuf>,
     /// A Discord server to serve, by its id
@@ -83,22 +83,22 @@ pub(crate) struct InitArgs {
     /// The address of Discord's API, if it is not Discord's own
     #[arg(long, value_name = "URL")]
     discord_api_url: Option<String>,
-    /// The file that holds the token of a bot on Telegram
+    /// The file that holds a Telegram bot's token
     #[arg(long, value_name = "FILE")]
     telegram_token_file: Option<PathBuf>,
     /// The address of the Bot API, if it is not Telegram's own
     #[arg(long, value_name = "URL")]
     telegram_api_url: Option<String>,
-    /// You, as discord/ID or telegram/ID: may write privately and use every command
+    /// You, as discord/ID or telegram/ID: you may write privately and use every command
     #[arg(long = "owner", value_name = "PERSON")]
     owners: Vec<String>,
     /// Set the service up and start it [default: asks, or none with --yes]
     #[arg(long, value_name = "KIND")]
     service: Option<ServiceArg>,
-    /// Contact no model server and no chat network
+    /// Do not contact model servers or chat networks
     #[arg(long)]
     offline: bool,
-    /// Ask nothing
+    /// Ask no questions
     #[arg(long, short)]
     yes: bool,
     /// Replace an existing file, which is kept as FILE.old, FILE.old-2 and so on
@@ -173,10 +173,10 @@ fn place(global: &Global, args: &InitArgs, ask: &mut Ask) -> Result<PathBuf, Fai
     let usual = usual.ok_or_else(|| {
         Failure::usage(
             "there is no folder for the configuration: $HOME is not set",
-            "name a file with --config",
+            "set a file with --config",
         )
     })?;
-    let named = ask.line("Where shall the configuration be written?", &usual.display().to_string())?;
+    let named = ask.line("Where should the configuration be written?", &usual.display().to_string())?;
     Ok(absolute(named.into()))
 }
 
@@ -217,7 +217,7 @@ fn check_place(file: &Path, force: bool) -> Result<bool, Failure> {
     }
     Err(Failure::usage(
         format!("{} exists already", file.display()),
-        "change it by hand, name another file with --config, or give --force (the old one is kept as FILE.old)",
+        "edit it, choose another file with --config, or add --force (the old one is kept as FILE.old)",
     ))
 }
 
@@ -269,7 +269,7 @@ fn write_secrets(dir: &Path, answers: &Answers, written: &mut Vec<PathBuf>) -> R
         if let Err(error) = made {
             if error.kind() == std::io::ErrorKind::AlreadyExists {
                 let message = format!("{} exists already", file.display());
-                return Err(Failure::usage(message, "name it instead of typing it, or move it away"));
+                return Err(Failure::usage(message, "give its name instead of typing it, or move it away"));
             }
             return Err(cannot_write(&file, &error));
         }
@@ -316,7 +316,7 @@ fn with_ending(file: &Path, ending: &str) -> PathBuf {
 fn cannot_write(file: &Path, error: &std::io::Error) -> Failure {
     Failure::failed(
         format!("cannot write {}: {error}", file.display()),
-        "check the folder's permissions, or name another file with --config",
+        "check the folder's permissions, or choose another file with --config",
     )
 }
 
@@ -325,7 +325,7 @@ fn what_was_written(file: &Path, written: &Written) -> String {
     let old = written.old.as_ref().map(|old| format!("; the old one is {}", old.display()));
     let mut out = format!("wrote {}{}\n", file.display(), old.unwrap_or_default());
     for secret in &written.secrets {
-        out.push_str(&format!("wrote {}, which only you may read\n", secret.display()));
+        out.push_str(&format!("wrote {}, readable only by you\n", secret.display()));
     }
     out
 }
@@ -347,7 +347,7 @@ fn next_steps(file: &Path, answers: &Answers, service: ServiceArg) -> String {
         }
         ServiceArg::None if in_container().is_some() => {
             out.push_str(
-                "  start the container with this volume; one that runs reads it by `cairn reload`\n",
+                "  start the container with this volume; a running one reads it with `cairn reload`\n",
             );
         }
         ServiceArg::None if file == Path::new(SERVICE_CONFIG) => {

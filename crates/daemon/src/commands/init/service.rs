@@ -51,8 +51,8 @@ pub(super) fn check(wanted: Option<ServiceArg>, file: &Path) -> Result<(), Failu
         return Ok(());
     }
     Err(Failure::usage(
-        format!("the service of the system reads {SERVICE_CONFIG}, not {}", file.display()),
-        "leave --config out, or set the service up by hand",
+        format!("the system service reads {SERVICE_CONFIG}, not {}", file.display()),
+        "omit --config, or set up the service by hand",
     ))
 }
 
@@ -73,7 +73,7 @@ pub(super) fn wanted(flag: Option<ServiceArg>, file: &Path, ask: &mut Ask) -> Re
     // The manager of a user's services has its folder there.
     let manager = env.first_dir("XDG_RUNTIME_DIR").map(|dir| dir.join("systemd"));
     if manager.is_some_and(|dir| dir.is_dir()) {
-        ask.remark("for a service of the whole system: sudo cairn init --service system")?;
+        ask.remark("for a system service: sudo cairn init --service system")?;
         let agreed = ask.agrees("Set up a service that runs as you, and start it?", false)?;
         return Ok(if agreed { ServiceArg::User } else { ServiceArg::None });
     }
@@ -117,7 +117,7 @@ pub(super) fn install(kind: ServiceArg, file: &Path, answers: &Answers) -> Resul
     if let Some(variable) = variable(answers) {
         let user = if matches!(kind, ServiceArg::User) { "--user " } else { "" };
         out.push_str(&format!(
-            "warning: the service does not have ${variable} of this shell: set it by `systemctl {user}edit cairn`, or use a file\n"
+            "warning: the service does not have this shell's ${variable}: set it with `systemctl {user}edit cairn`, or use a file\n"
         ));
     }
     for (path, text) in plan.files {
@@ -126,7 +126,7 @@ pub(super) fn install(kind: ServiceArg, file: &Path, answers: &Answers) -> Resul
         written.map_err(|error| {
             Failure::failed(
                 format!("cannot write {}: {error}", path.display()),
-                "the configuration is written; set the service up by hand",
+                "the configuration is written; set up the service by hand",
             )
         })?;
         out.push_str(&format!("wrote {}\n", path.display()));
@@ -197,7 +197,10 @@ fn quoted(path: &Path) -> String {
 
 fn program() -> Result<PathBuf, Failure> {
     std::env::current_exe().map_err(|error| {
-        Failure::failed(format!("cannot tell where this program is: {error}"), "set the service up by hand")
+        Failure::failed(
+            format!("cannot find out where this program is: {error}"),
+            "set up the service by hand",
+        )
     })
 }
 

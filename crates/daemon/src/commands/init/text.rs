@@ -46,14 +46,14 @@ fn model_table(model: &Model) -> String {
     );
     match &model.base_url {
         Some(url) => out.push_str(&format!("base_url = {}\n", quoted(url))),
-        None => out.push_str("# The provider's own server; for another one: base_url = \"https://...\"\n"),
+        None => out.push_str("# The provider's own server; to use another one: base_url = \"https://...\"\n"),
     }
     out.push_str(&format!("model = {}\n", quoted(&model.name)));
     out.push_str(&secret_line(
         "api_key",
         MODEL_KEY,
         &model.key,
-        "# No key is sent; name one with api_key_env or api_key_file.\n",
+        "# No key is sent; set one with api_key_env or api_key_file.\n",
     ));
     match model.window {
         Some(window) => out.push_str(&format!("context_window = {window}\n")),
@@ -92,13 +92,13 @@ fn bot_table(bot: &Bot, owners: &[String]) -> String {
     out.push_str(&key_or_comment("users", users.map(str::to_owned).collect()));
     out.push_str(match bot.kind {
         NetworkKind::Discord => "# Servers that the bot serves, with all their channels.\n",
-        NetworkKind::Telegram => {
-            "# Groups that the bot serves; the log of `cairn run` names the ids of others that write.\n"
+        NetworkKind::Telegram | NetworkKind::Bridge => {
+            "# Groups that the bot serves; the log of `cairn run` shows the ids of other groups that write.\n"
         }
     });
     out.push_str(&match bot.kind {
         NetworkKind::Discord => key_or_comment("servers", bot.servers.clone()),
-        NetworkKind::Telegram => key_or_comment("chats", Vec::new()),
+        NetworkKind::Telegram | NetworkKind::Bridge => key_or_comment("chats", Vec::new()),
     });
     out.push_str(
         "# In groups it answers when mentioned (\"mention\") or always (\"all\").\n#respond = \"mention\"\n",

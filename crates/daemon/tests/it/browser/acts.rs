@@ -25,7 +25,7 @@ async fn a_link_logs_in_once_and_who_logs_out_is_out() {
     browser.press("Enter").await;
     browser.until_shown("Log in").await;
     browser.open(&link).await;
-    browser.until_shown("This link is used").await;
+    browser.until_shown("This link was used already").await;
     browser.open(&scene.at("/memories")).await;
     browser.until_shown("Log in").await;
     // A view that was wanted is where a login leads.
@@ -46,7 +46,7 @@ async fn a_compaction_is_seen_while_it_goes_on_and_when_it_ends() {
     scene.say_nth(0).await;
     let gate = scene.rig.model.hold(Kind::Compaction);
     browser.open(&scene.at(&of_channel("/runs"))).await;
-    assert!(browser.text().await.contains("No run is under way."));
+    assert!(browser.text().await.contains("No run is active."));
     browser.complaints().await;
     let mut n = 1;
     while scene.rig.get(&scene::path("context")).await["run"].is_null() {
@@ -54,7 +54,7 @@ async fn a_compaction_is_seen_while_it_goes_on_and_when_it_ends() {
         n += 1;
     }
     // The view that was open shows it by itself.
-    browser.until_shown("Under way").await;
+    browser.until_shown("Active run").await;
     browser.open(&scene.at(&of_channel("/window"))).await;
     browser.until_shown("run r1 over entries").await;
     browser.open(&scene.at("/events")).await;
@@ -90,7 +90,7 @@ async fn a_call_that_waits_is_answered_by_keyboard_alone() {
     scene.rig.cairn(&["mcp", "approve", "files", "--yes"]).ended(0);
     for (n, (key, done)) in [("[value=no]", 0), ("[value=yes]", 1)].into_iter().enumerate() {
         browser.open(&scene.at("/tools")).await;
-        browser.until_shown("No call waits.").await;
+        browser.until_shown("No call is waiting.").await;
         scene
             .rig
             .model
@@ -103,7 +103,7 @@ async fn a_call_that_waits_is_answered_by_keyboard_alone() {
         browser.tab_to(&format!("main form button{key}")).await;
         browser.press("Enter").await;
         asked.await.unwrap();
-        browser.until_shown("No call waits.").await;
+        browser.until_shown("No call is waiting.").await;
         assert_eq!(server.log().effects().len(), done, "{key}");
     }
     browser.until_shown("denied").await;
@@ -141,7 +141,7 @@ async fn memories_are_put_right_without_any_script() {
         browser.click(&format!("input[value={id}]")).await;
     }
     browser.click("main form[action='/memories/chosen'] button").await;
-    browser.until_shown("Make one of them").await;
+    browser.until_shown("Combine them").await;
     browser.write("#text", "The slip is dry from noon to one.").await;
     browser.click("form[action='/memories/unite'] button").await;
     browser.until("location.pathname.startsWith('/memories/m')").await;
@@ -171,7 +171,7 @@ async fn thresholds_are_tried_before_they_are_set_and_the_file_is_read_again() {
     browser.open(&scene.at(&format!("/config/try?channel={}", super::encoded(scene::CHANNEL)))).await;
     browser.write("#background_threshold", "0.5").await;
     browser.press("Enter").await;
-    browser.until_shown("To keep it").await;
+    browser.until_shown("To use it").await;
     let lines = browser.eval("document.querySelector('pre').innerText").await;
     assert_eq!(lines, "[agents.compaction]\nbackground_threshold = 0.5\n");
     // What cannot be is told as `cairn tune` tells it, and nothing is tried.
@@ -184,7 +184,7 @@ async fn thresholds_are_tried_before_they_are_set_and_the_file_is_read_again() {
     std::fs::write(&file, config + lines.as_str().unwrap()).unwrap();
     browser.open(&scene.at("/config")).await;
     browser.click("form[action='/config/reload'] button").await;
-    browser.until_shown("In force from now on").await;
+    browser.until_shown("Now in force").await;
     browser.until_shown("background_threshold").await;
     assert_eq!(scene.rig.get(&scene::path("context")).await["thresholds"]["background"], 0.5);
     assert_eq!(browser.complaints().await, [] as [String; 0]);
@@ -212,7 +212,7 @@ async fn an_answer_is_seen_while_it_is_written_and_then_in_the_conversation() {
     let gate = scene.rig.model.hold(Kind::Reply);
     scene.rig.model.push(Kind::Reply, Answer::text("Bring gloves."));
     say("what do I bring?").await;
-    browser.until_shown("An answer is under way.").await;
+    browser.until_shown("An answer is being written.").await;
     browser.until("!document.getElementById('draft').hidden").await;
     gate.open();
     browser.until("document.getElementById('draft').hidden").await;

@@ -61,7 +61,7 @@ async fn markup_in_names_messages_memories_summaries_and_results_stays_words() {
     home.secret("telegram.token", telegram.token());
     let more = format!(
         "tools = [\"files/*\"]\n\n[agents.trust]\ntrusted = [\"local/anna\"]\n\n[[mcp]]\nid = \"files\"\nurl = {:?}\n\n\
-         [telegram]\ntoken_file = \"telegram.token\"\ngather_ms = 0\napi_url = \"{}\"\ndirect = \"open\"\n",
+         [telegram]\ntoken_file = \"telegram.token\"\ngather_ms = 0\ndrafts = false\napi_url = \"{}\"\ndirect = \"open\"\n",
         server.url(),
         telegram.api_url()
     );

@@ -52,6 +52,8 @@ impl Setup {
 
     /// The people, the places and the model; no daemon yet.
     pub(crate) async fn build(self) -> Rig {
+        // A slow machine must not turn an answer into a draft with edits.
+        let drafts = if self.keys.contains("drafts") { "" } else { "drafts = false\n" };
         let folder = tempfile::tempdir().unwrap();
         let discord = self.discord.start().await;
         discord.guild(SERVER);
@@ -65,7 +67,7 @@ impl Setup {
             "[defaults.compaction]\nretry_base_ms = 1\n\n[[models]]\nid = \"main\"\nprovider = \"openai\"\n\
              base_url = \"{}\"\nmodel = \"fake\"\ncontext_window = {WINDOW}\nmax_output_tokens = 1000\n\n\
              [[agents]]\nid = \"main\"\nmodels = [\"main\"]\n\n\
-             [discord]\ntoken_file = \"token\"\ngather_ms = 0\napi_url = \"{}\"\ngateway_url = \"{}\"\nservers = [{SERVER}]\n{}\n\n\
+             [discord]\ntoken_file = \"token\"\ngather_ms = 0\napi_url = \"{}\"\ngateway_url = \"{}\"\nservers = [{SERVER}]\n{drafts}{}\n\n\
              [commands]\noperators = [\"discord/{}\"]\n\n{}\n",
             model.base_url(),
             discord.api_url(),

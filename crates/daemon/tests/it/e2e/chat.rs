@@ -84,7 +84,7 @@ fn commands_of_chats_work_through_a_pipe_too() {
     let input = b"/remember the harbour code is blue 17\n/memory harbour\n//memory is a word\n/dance\n/hist\n/statsu\n\
         /status\n/new\n";
     let run = home.cairn_with(&["chat"], input).ended(1);
-    for words in ["Remembered", "blue 17", "is well", "begins"] {
+    for words in ["Remembered", "blue 17", "is well", "starts"] {
         assert!(run.stdout.contains(words), "`{words}` in {run:?}");
     }
     for words in ["error: line 4: there is no command `dance`", "mean `cairn history`", "mean `status`"] {

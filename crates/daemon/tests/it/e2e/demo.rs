@@ -101,7 +101,7 @@ fn on_a_terminal_the_window_is_drawn_in_place_and_ctrl_c_leaves_nothing() {
     }
     assert_eq!(left(&home), 1);
     terminal.interrupt();
-    terminal.wait_for("stopped before its end; its daemon and its folder are gone");
+    terminal.wait_for("stopped early; its daemon and its folder are gone");
     assert_eq!(terminal.end(), Some(1));
     assert_eq!(left(&home), 0);
 }
@@ -111,7 +111,7 @@ fn it_takes_no_state_of_the_visitors_and_says_so() {
     let home = home();
     for args in [&["--json"][..], &["--state", "elsewhere"], &["--config", "config.toml"]] {
         let run = Run::from(demo(&home, args).output().unwrap());
-        run.told(2, &["of its own", "leave out"]);
+        run.told(2, &["has its own configuration", "leave out"]);
     }
     let mut nowhere = demo(&home, &["--fast"]);
     nowhere.env("TMPDIR", home.path("nowhere"));

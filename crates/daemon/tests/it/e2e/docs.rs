@@ -150,6 +150,8 @@ fn lived_in() -> Home {
         home.secret(name, &format!("123:{name}"));
     }
     home.secret("desk.key", "sk-0123456789abcdef");
+    home.secret("irc-bridge.token", "the-token-of-the-irc-bridge");
+    home.secret("matrix-bridge.token", "the-token-of-the-matrix-bridge");
     home
 }
 

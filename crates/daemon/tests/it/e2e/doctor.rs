@@ -165,7 +165,7 @@ async fn what_is_wrong_with_a_model_is_told_with_its_remedy() {
     setup.finds(1, "model fake", "failed", &["$NO_SUCH_KEY is not set"]);
     let port = free_address().port();
     setup.change(&setup.model.base_url(), &format!("http://127.0.0.1:{port}/v1"));
-    setup.finds(1, "model fake", "failed", &["cannot be reached", "is the server running"]);
+    setup.finds(1, "model fake", "failed", &["cannot be reached", "check that the server runs"]);
     setup.asked(&["--offline"]).ended(0);
 }
 
@@ -321,7 +321,7 @@ async fn refusing_results(status: u16, words: &'static str) -> Setup {
 async fn what_a_chat_template_refuses_of_a_conversation_with_a_tool_is_told_with_its_remedy() {
     let gemma =
         refusing_results(500, "Conversation roles must alternate user/assistant/user/assistant/...").await;
-    let told = &["refuses the results of tools", "must alternate", "tools = false"];
+    let told = &["refuses tool results", "must alternate", "tools = false"];
     gemma.finds(0, "model fake", "warning", told);
     gemma.change("id = \"fake\"\n", "id = \"fake\"\ntools = false\n");
     let findings = gemma.findings(0);

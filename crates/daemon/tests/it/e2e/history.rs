@@ -184,7 +184,7 @@ async fn a_search_goes_over_all_channels_and_wakes_none() {
     assert!(line("hang in the shed").starts_with("* "), "{shown}");
     assert!(line("hang in the shed").contains("  main/local/garden  "), "{shown}");
     assert!(line("what a fine day").starts_with("~ "), "{shown}");
-    for (query, told) in [("hello", "in no index"), ("zeppelins", "nothing found\n")] {
+    for (query, told) in [("hello", "not indexed"), ("zeppelins", "nothing found\n")] {
         assert!(home.cairn(&["search", query]).ended(0).stdout.contains(told), "{query}");
     }
     let one = home.json(&["search", "boats", "secateurs", "--kind", "entry"]);

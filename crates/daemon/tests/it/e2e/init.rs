@@ -164,11 +164,11 @@ fn an_answer_that_cannot_be_right_is_asked_again_at_once() {
         "`base_url` = \"http://\" names no server",
         "must end before /chat/completions",
         "there is no file",
-        "nope.key; give the same answer again",
+        "nope.key; enter the same answer again",
         "two-words: its key has a blank (U+0020) as character 4",
         "is a folder: name the file in it",
         "from 512 to 100000000",
-        "later.token; give the same answer",
+        "later.token; enter the same answer",
         "that is the token itself",
         "there is no bot on discord",
         "`telegram/ada` is not a person",
@@ -277,12 +277,12 @@ async fn an_ollama_is_asked_for_its_models_and_enter_takes_only_what_is_shown() 
     terminal.wait_for("openrouter");
     answer(&mut terminal, "Which one? [offline]", "ollama");
     answer(&mut terminal, "The address of its server: [http://127.0.0.1:11434/v1]", &model.base_url());
-    answer(&mut terminal, "by its number or name: [fake]", "");
+    answer(&mut terminal, "by number or name: [fake]", "");
     answer(&mut terminal, "Send it one test message? [yes]", "");
     terminal.wait_for("fake answers (");
     // It is loaded by now, with less than it was trained for.
     terminal.wait_for("takes 40,960 tokens at most");
-    answer(&mut terminal, "(empty: 4,096, as the server tells it):", "");
+    answer(&mut terminal, "(empty: 4,096, as the server reports):", "");
     answer(&mut terminal, "bot on Discord", "");
     answer(&mut terminal, "bot on Telegram", "");
     answer(&mut terminal, "Write this to", "");
@@ -311,15 +311,15 @@ async fn a_key_that_is_refused_is_asked_for_again_and_none_is_shown() {
     answer(&mut terminal, "Type or paste it", "sk-canary-right");
     terminal.wait_for("The server has 31 models:");
     terminal.wait_for("and 11 more");
-    answer(&mut terminal, "by its number or name:", "MINI");
+    answer(&mut terminal, "by number or name:", "MINI");
     terminal.wait_for("  1  tiny-mini");
-    answer(&mut terminal, "by its number or name:", "1");
+    answer(&mut terminal, "by number or name:", "1");
     answer(&mut terminal, "Send it one test message? [yes]", "no");
-    answer(&mut terminal, "(empty: 32,000, as the server tells it):", "16k");
+    answer(&mut terminal, "(empty: 32,000, as the server reports):", "16k");
     answer(&mut terminal, "bot on Discord", "");
     answer(&mut terminal, "bot on Telegram", "");
     answer(&mut terminal, "Write this to", "");
-    terminal.wait_for("which only you may read");
+    terminal.wait_for("readable only by you");
     assert!(!terminal.screen().contains("canary"), "a key is shown: {}", terminal.screen());
     assert_eq!(terminal.end(), Some(0));
     let text = written(&home);
@@ -396,7 +396,7 @@ async fn the_window_of_an_lm_studio_is_known_once_it_has_loaded_the_model() {
         assert!(run.stderr.contains(told), "`{told}` in {}", run.stderr);
     }
     let run = home.cairn_with(&flags, b"gemma\nyes\n\n\n\nyes\n").ended(0);
-    assert!(run.stderr.contains("(empty: 8,192, as the server tells it)"), "{run:?}");
+    assert!(run.stderr.contains("(empty: 8,192, as the server reports)"), "{run:?}");
     assert!(written(&home).contains("model = \"gemma\""));
 }
 
@@ -409,7 +409,7 @@ fn with_yes_and_offline_nobody_is_asked() {
     let flags = ["init", "--config", "config.toml", "--force", "--provider", "lmstudio", "--base-url", &url];
     home.cairn(&[&flags[..], &["--yes", "--model", "m"]].concat()).ended(0);
     let run = home.cairn_with(&[&flags[..], &["--offline"]].concat(), b"m\n\n\n\nyes\n").ended(0);
-    assert!(run.stderr.contains("as the server tells it when the bot runs, else 8,192"), "{run:?}");
+    assert!(run.stderr.contains("as the server reports when the bot runs, else 8,192"), "{run:?}");
     assert_eq!(server.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "a server was asked");
     home.cairn(&[
         "init",

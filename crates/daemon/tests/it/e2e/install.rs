@@ -34,7 +34,7 @@ fn completions_and_pages_are_what_their_readers_take() {
     assert!(page.contains("\n.SH EXAMPLES\n") && !page.contains(".SH EXTRA"), "{page}");
     let file = home.file("a-file", "");
     let run = home.cairn(&["man", file.to_str().unwrap()]).ended(2);
-    assert!(run.stderr.contains("a-file is a file") && run.stderr.contains("name a folder"), "{run:?}");
+    assert!(run.stderr.contains("a-file is a file") && run.stderr.contains("give a folder"), "{run:?}");
     let dir = home.state().with_file_name("man1");
     home.cairn(&["man", dir.to_str().unwrap()]).ended(0);
     for name in ["cairn.1", "cairn-doctor.1", "cairn-store-verify.1"] {
@@ -85,9 +85,13 @@ fn the_version_names_the_build_and_the_pages_for_man_do_not() {
     assert_eq!(home.cairn(&["-V"]).ended(0).stdout, version);
     let long = home.cairn(&["--version"]).ended(0).stdout;
     assert!(long.starts_with(&version), "{long}");
-    for words in
-        ["\ncommit:   ", "\nbuild:    ", "-linux-", "discord, telegram, local", "openai, anthropic, offline"]
-    {
+    for words in [
+        "\ncommit:   ",
+        "\nbuild:    ",
+        "-linux-",
+        "discord, telegram, bridges, local",
+        "openai, anthropic, offline",
+    ] {
         assert!(long.contains(words), "`{words}` in {long}");
     }
     assert!(!home.cairn(&["man"]).ended(0).stdout.contains("commit:"));

@@ -18,6 +18,7 @@ mod install;
 mod memory;
 mod networks;
 mod owner;
+mod ranking;
 mod replay;
 mod retain;
 mod sampling;

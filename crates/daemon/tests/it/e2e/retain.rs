@@ -76,7 +76,7 @@ async fn over_its_limit_the_journal_loses_its_oldest_words_and_nothing_else() {
 
     let run = home.cairn(&["store", "retain"]).ended(0);
     assert!(run.stdout.starts_with("compressed  ") && !run.stdout.contains("forgotten"), "{run:?}");
-    assert!(run.stdout.contains("\nexpired     the words of "), "{run:?}");
+    assert!(run.stdout.contains("\nexpired     the text of "), "{run:?}");
     assert!(bytes(&journal) <= 1024 * 1024, "{}", bytes(&journal));
     assert!(!journal_has(&home, &first) && journal_has(&home, &last));
     let check = |when: &str| {
@@ -93,7 +93,7 @@ async fn over_its_limit_the_journal_loses_its_oldest_words_and_nothing_else() {
     check("at once");
     let explained = home.json(&["explain", "main", "t1"]);
     assert_eq!(explained["question"][0]["text"], "[expired]", "{explained}");
-    assert!(explained["missing"].to_string().contains("have expired"), "{explained}");
+    assert!(explained["missing"].to_string().contains("has expired"), "{explained}");
     let prompt = home.json(&["explain", "main", "t3", "--prompt"]);
     assert_eq!((&prompt["exact"], &prompt["gaps"][0]["gap"]), (&json!(false), &json!("expired")));
     assert!(!prompt.to_string().contains(&first), "expired words are shown to nobody");

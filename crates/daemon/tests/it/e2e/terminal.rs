@@ -28,8 +28,8 @@ fn leave(mut terminal: Terminal) {
 fn lines_that_are_pasted_at_once_are_messages_each() {
     let home = home();
     let mut terminal = Terminal::start(home.command(&["chat"]));
-    terminal.wait_for("the embedded offline model answers");
-    terminal.wait_for("`cairn init` asks for a real model");
+    terminal.wait_for("the built-in offline model answers");
+    terminal.wait_for("`cairn init` configures a real model");
     terminal.type_keys("first harbour\rsecond harbour\rthird harbour\r/quit\r");
     assert_eq!(terminal.end(), Some(0));
     assert_eq!(said(&home), ["first harbour", "second harbour", "third harbour"]);

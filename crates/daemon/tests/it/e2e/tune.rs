@@ -74,8 +74,8 @@ fn what_cannot_be_tuned_is_explained() {
     home.file("talk.jsonl", talk(5));
     let cases: [(&[&str], i32, &[&str]); 10] = [
         (&["empty.jsonl"], 1, &["empty.jsonl is empty", "expected"]),
-        (&["one.jsonl"], 1, &["too little", "1 turn"]),
-        (&["main"], 1, &["too little", "1 turn"]),
+        (&["one.jsonl"], 1, &["too short", "1 turn"]),
+        (&["main"], 1, &["too short", "1 turn"]),
         (&["bad.jsonl"], 1, &["line 3", "not a JSON object", "expected"]),
         (&["half.jsonl"], 1, &["line 2", "`text`"]),
         (&["nowhere.jsonl"], 1, &["nowhere.jsonl", "not there"]),
@@ -115,7 +115,7 @@ fn a_channel_with_runs_is_replayed_with_runs_as_they_were() {
     let text = home.cairn(&["tune", "flats"]).ended(0).stdout;
     assert!(text.contains("the median of the last") && text.contains("of the size asked for"), "{text}");
     let assumed = home.cairn(&["tune", file]).ended(0).stdout;
-    assert!(assumed.contains("runs: assumed to take 20.0 s: the history has none"), "{assumed}");
+    assert!(assumed.contains("runs: assumed to take 20.0 s: the history has no runs"), "{assumed}");
     let assumed = home.json(&["tune", file]);
     assert_eq!(
         (&assumed["runs"]["measured"], &assumed["runs"]["run_ms"]),

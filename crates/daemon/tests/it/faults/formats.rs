@@ -134,7 +134,7 @@ async fn a_state_that_was_lived_in_goes_on() {
     let home = home();
     home.file("telegram.token", telegram.token());
     let table = format!(
-        "[telegram]\ntoken_file = \"telegram.token\"\ngather_ms = 0\napi_url = \"{}\"\nchats = [{group}]\n",
+        "[telegram]\ntoken_file = \"telegram.token\"\ngather_ms = 0\ndrafts = false\napi_url = \"{}\"\nchats = [{group}]\n",
         telegram.api_url()
     );
     copy(&fixtures().join("lived-in/state"), &home.state());

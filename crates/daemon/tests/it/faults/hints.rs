@@ -90,7 +90,7 @@ async fn a_backup_and_a_restore_that_are_refused_go_on_as_their_hints_say() {
     // A state that a later version has written is told to be replaced by a backup from before it.
     std::fs::write(home.state().join("format"), json!({ "format": 9, "written_by": "9.0" }).to_string())
         .unwrap();
-    home.cairn(&["run"]).told(1, &["written by cairn 9.0", "restore a backup from before it"]);
+    home.cairn(&["run"]).told(1, &["written by cairn 9.0", "restore an older backup"]);
     home.cairn(&["store", "restore", &backup, "--force"]).ended(0);
     assert_eq!(home.json(&["store", "verify"])["ok"], true);
 }
@@ -106,7 +106,7 @@ async fn a_quick_check_is_asked_of_a_daemon_or_made_without_one() {
     assert_eq!((&quick["ok"], &quick["since"]), (&json!(true), &json!(last)));
     assert!(daemon.stop().await.unwrap().success());
     let told = home.cairn(&["store", "verify", "--quick"]).ended(0);
-    assert!(told.stdout.contains("checked earlier"), "{told:?}");
+    assert!(told.stdout.contains("were checked before"), "{told:?}");
     home.cairn(&["store", "verify", "--quick", "--quarantine"]).ended(2);
 }
 

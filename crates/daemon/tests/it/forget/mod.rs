@@ -156,7 +156,7 @@ fn others_keep_their_names_and_their_memories() {
     let dry = home.json(&["forget-user", "local/marzena", "--dry-run"]);
     assert_eq!((&dry["memories"], &dry["memories_cleaned"]), (&json!(1), &json!(1)), "{dry}");
     let drawn = home.cairn(&["forget-user", "local/marzena", "--yes"]).ended(0).stdout;
-    assert!(drawn.contains("memories       1; taken out of 1 of others"), "{drawn}");
+    assert!(drawn.contains("memories       1; also removed from 1 of others"), "{drawn}");
     nothing_is_left(&home.state());
 
     let memories = home.json(&["memory", "list"]);

@@ -27,7 +27,7 @@ async fn a_link_logs_one_browser_in_once_until_it_logs_out() {
     assert!(site.view("/", &cookie).await.is(200).body.contains("<h1>Status</h1>"));
 
     let again = site.post("/login", "", &format!("code={code}")).await.is(403);
-    assert!(again.body.contains("used, too old") && again.cookie().is_none(), "{}", again.body);
+    assert!(again.body.contains("was used already") && again.cookie().is_none(), "{}", again.body);
     let left = site.post("/logout", &cookie, "").await.is(303);
     assert!(left.header("set-cookie").unwrap().contains("Max-Age=0"));
     site.view("/", &cookie).await.is(401);
@@ -44,7 +44,7 @@ async fn a_login_survives_a_restart_and_a_logout_does_too() {
     assert!(daemon.stop().await.unwrap().success());
     let config = home.path("config.toml");
     let site = Site { daemon: home.daemon(Some(&config)).await, home, address };
-    assert!(site.view("/", &stays).await.is(200).body.contains("Looks only"));
+    assert!(site.view("/", &stays).await.is(200).body.contains("Read-only"));
     site.view("/", &leaves).await.is(401);
     assert!(site.daemon.stop().await.unwrap().success());
 }
@@ -68,13 +68,13 @@ async fn the_whole_link_may_be_pasted_and_leads_to_what_was_wanted() {
 async fn a_browser_that_looks_only_changes_nothing() {
     let site = Site::start("").await;
     let reader = site.login(&["--read-only"]).await;
-    assert!(site.view("/", &reader).await.is(200).body.contains("Looks only"));
+    assert!(site.view("/", &reader).await.is(200).body.contains("Read-only"));
     let refused = site.post("/channels", &reader, "").await.is(403);
-    assert!(refused.body.contains("may read only"), "{}", refused.body);
+    assert!(refused.body.contains("read-only access"), "{}", refused.body);
     let operator = site.login(&[]).await;
-    assert!(!site.view("/", &operator).await.is(200).body.contains("Looks only"));
+    assert!(!site.view("/", &operator).await.is(200).body.contains("Read-only"));
     let wrong = site.post("/channels", &operator, "").await.is(405);
-    assert!(wrong.body.contains("takes no such request"), "{}", wrong.body);
+    assert!(wrong.body.contains("does not accept such a request"), "{}", wrong.body);
     // All that changes something; a login comes before, and is no visitor's.
     for path in [
         "/memories/forget",
@@ -92,10 +92,11 @@ async fn a_browser_that_looks_only_changes_nothing() {
         "/people/revoke",
         "/people/ban",
         "/people/unban",
+        "/people/private",
         "/channels/main/messages",
         "/config/reload",
     ] {
-        assert!(site.post(path, &reader, "id=m1").await.is(403).body.contains("may read only"), "{path}");
+        assert!(site.post(path, &reader, "id=m1").await.is(403).body.contains("read-only access"), "{path}");
         let asked = site.post(path, "", "id=m1").await.is(401);
         assert!(
             asked.body.contains("name=\"next\" value=\"/\""),

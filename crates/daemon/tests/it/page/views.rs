@@ -237,7 +237,7 @@ async fn what_is_searched_for_is_marked_and_leads_to_its_place_in_the_conversati
     let memory = json!({ "text": "Anna counts herons.", "kind": "fact", "scope": "agent" });
     assert_eq!(site.daemon.client().ask("POST", "/v1/memories", &memory).await.unwrap().0, 200);
     let empty = site.view("/search", &cookie).await.is(200).body;
-    assert!(empty.contains("Words may come in any order"), "{empty}");
+    assert!(empty.contains("Words may be in any order"), "{empty}");
     let found = site.view("/search?q=heron&user=anna&kind=entry", &cookie).await.is(200).body;
     assert!(found.contains("the <mark>heron</mark> stands"), "{found}");
     assert!(found.contains("href=\"/channels/main%2Flocal%2Fmain?at=1#e1\""), "{found}");
@@ -266,6 +266,17 @@ async fn people_are_banned_and_let_in_again_and_what_they_cost_is_shown() {
     site.post("/people/ban", &cookie, "user=nobody&lasts=&reason=").await.is(400);
     site.post("/people/unban", &cookie, "user=telegram%2F7").await.is(303);
     assert!(site.view("/people", &cookie).await.is(200).body.contains("Nobody is banned."));
+    site.post("/people/private", &cookie, "on=true&user=telegram%2F7&chat=").await.is(303);
+    site.post("/people/private", &cookie, "on=true&user=&chat=").await.is(400);
+    site.home.cairn(&["private", "on", "main/telegram/-100"]).ended(0);
+    site.home.cairn(&["private", "on"]).ended(2);
+    let both = site.home.json(&["private"]);
+    assert_eq!((&both[0]["who"], &both[1]["who"]), (&json!("telegram/7"), &json!("telegram/-100")));
+    let shown = site.view("/people", &cookie).await.is(200).body;
+    assert!(shown.contains("telegram/-100"), "{shown}");
+    site.post("/people/private", &cookie, "chat=telegram%2F-100").await.is(303);
+    let left = site.home.cairn(&["private", "off", "--user", "telegram/7"]).ended(0);
+    assert_eq!(left.stdout, "nobody is private\n");
     let spend = site.view("/spend?by=person&then=model", &cookie).await.is(200).body;
     assert!(spend.contains("local/anna") && spend.contains("cairn spend --by person,model"), "{spend}");
     site.view("/spend?from=yesterday", &cookie).await.is(400);
@@ -284,7 +295,7 @@ async fn the_state_is_checked_and_backed_up() {
             break;
         }
     };
-    ended("Nothing was checked or backed up").await;
+    ended("No check or backup was started").await;
     site.post("/store/check", &cookie, "quick=no").await.is(303);
     ended("No problems found.").await;
     let dir = site.home.path("backup");
@@ -306,7 +317,7 @@ async fn a_visitor_talks_in_a_channel_of_their_name() {
     let there = site.view("/talk?name=wanda", &cookie).await.is(303);
     let path = there.header("location").unwrap().to_owned();
     let empty = site.view(&path, &cookie).await.is(200).body;
-    assert!(empty.contains("Nothing was said here") && empty.contains("value=\"wanda\""), "{empty}");
+    assert!(empty.contains("There are no messages here") && empty.contains("value=\"wanda\""), "{empty}");
     model.push(Kind::Reply, Answer::text("At noon."));
     let to = "/channels/main%2Flocal%2Fwanda/messages";
     site.post(to, &cookie, "name=wanda&text=when%3F%0D%0Aagain").await.is(303);

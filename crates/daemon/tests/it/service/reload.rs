@@ -26,7 +26,7 @@ async fn thresholds_change_at_once_and_what_cannot_is_named() {
     assert_eq!(rig.context().await["thresholds"]["background"], 0.5);
     assert_eq!(
         rig.cairn(&["reload"]).ended(0).stdout,
-        "nothing has changed\nonly after a restart:\n  store.segment_mib: 64 -> 7\n"
+        "nothing changed\nonly after a restart:\n  store.segment_mib: 64 -> 7\n"
     );
     assert!(!rig.log().contains("DEBUG"), "{}", rig.log());
     configure(&rig, "", "", "[log]\nlevel = \"debug\"\n");

@@ -71,8 +71,8 @@ impl Scene {
              [[agents]]\nid = \"main\"\nmodels = [\"fake\"]\ntools = [\"files/*\"]\n\n\
              [agents.trust]\ntrusted = [\"local/anna\"]\n\n\
              [[mcp]]\nid = \"files\"\ncommand = \"/bin/sh\"\nargs = {args:?}\nenv_from_file = {{ TOKEN = \"server.secret\" }}\n\n\
-             [discord]\ntoken_file = \"discord.token\"\ngather_ms = 0\napi_url = \"{}\"\ngateway_url = \"{}\"\nservers = [{GUILD}]\n\n\
-             [telegram]\ntoken_file = \"telegram.token\"\ngather_ms = 0\napi_url = \"{}\"\ndirect = \"open\"\n",
+             [discord]\ntoken_file = \"discord.token\"\ngather_ms = 0\ndrafts = false\napi_url = \"{}\"\ngateway_url = \"{}\"\nservers = [{GUILD}]\n\n\
+             [telegram]\ntoken_file = \"telegram.token\"\ngather_ms = 0\ndrafts = false\napi_url = \"{}\"\ndirect = \"open\"\n",
             model_table("fake", &model.base_url(), 32_000),
             discord.api_url(),
             discord.gateway_url(),

@@ -47,10 +47,10 @@ impl Club {
         home.secret("d.token", other_discord.token());
         let text = format!(
             "{}[[agents]]\nid = \"main\"\nmodels = [\"fake\"]\n[[agents]]\nid = \"helper\"\nmodels = [\"fake\"]\n\n\
-             [[telegram]]\ntoken_file = \"a.token\"\ngather_ms = 0\napi_url = \"{}\"\ndirect = \"open\"\n\
-             [[telegram]]\nname = \"club\"\nagent = \"helper\"\ntoken_file = \"b.token\"\ngather_ms = 0\napi_url = \"{}\"\n\
-             [[discord]]\ntoken_file = \"c.token\"\ngather_ms = 0\napi_url = \"{}\"\nservers = [100]\n\
-             [[discord]]\nname = \"work\"\nagent = \"helper\"\ntoken_file = \"d.token\"\ngather_ms = 0\napi_url = \"{}\"\nservers = [100]\n",
+             [[telegram]]\ntoken_file = \"a.token\"\ngather_ms = 0\ndrafts = false\napi_url = \"{}\"\ndirect = \"open\"\n\
+             [[telegram]]\nname = \"club\"\nagent = \"helper\"\ntoken_file = \"b.token\"\ngather_ms = 0\ndrafts = false\napi_url = \"{}\"\n\
+             [[discord]]\ntoken_file = \"c.token\"\ngather_ms = 0\ndrafts = false\napi_url = \"{}\"\nservers = [100]\n\
+             [[discord]]\nname = \"work\"\nagent = \"helper\"\ntoken_file = \"d.token\"\ngather_ms = 0\ndrafts = false\napi_url = \"{}\"\nservers = [100]\n",
             model_table("fake", &model.base_url(), 32_000),
             telegram.api_url(),
             other_telegram.api_url(),

@@ -55,10 +55,12 @@ impl World {
         std::fs::write(self.dir.path().join("telegram.token"), self.telegram.token()).unwrap();
         let config = self.dir.path().join("config.toml");
         let wait = if keys.contains("gather_ms") { "" } else { "gather_ms = 0\n" };
+        // A slow machine must not turn an answer into a draft with edits.
+        let drafts = if keys.contains("drafts") { "" } else { "drafts = false\n" };
         let text = format!(
             "[log]\nlevel = \"{log_level}\"\n\n[[models]]\nid = \"fake\"\nprovider = \"openai\"\nbase_url = \"{}\"\n\
              model = \"fake\"\ncontext_window = 32000\nmax_output_tokens = 4096\n\n[[agents]]\nid = \"main\"\n\
-             models = [\"fake\"]\n\n[telegram]\ntoken_file = \"telegram.token\"\napi_url = \"{}\"\n{wait}{keys}\n",
+             models = [\"fake\"]\n\n[telegram]\ntoken_file = \"telegram.token\"\napi_url = \"{}\"\n{wait}{drafts}{keys}\n",
             self.model.base_url(),
             self.telegram.api_url(),
         );

@@ -1,7 +1,7 @@
 //! A conversation as people see it: a reply, what waits meanwhile, a draft.
 
 use cairn_testkit::model::{Answer, Kind};
-use cairn_testkit::telegram::Say;
+use cairn_testkit::telegram::{FakeTelegram, Say};
 use serde_json::json;
 
 use super::rig::{Rig, World, texts};
@@ -81,5 +81,67 @@ async fn a_draft_is_shown_by_edits_and_ends_as_the_reply() {
     assert_eq!(sent.len(), 1, "{sent:?}");
     assert!(sent[0].edits.len() > 1, "{sent:?}");
     assert!(sent[0].edits.is_sorted_by_key(String::len), "a draft only grows: {sent:?}");
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn what_people_react_with_is_told_to_the_model() {
+    let rig = Rig::open().await;
+    let answer = rig.ask(&rig.alice, "is it late?").await;
+    rig.telegram.react(rig.alice.id, &rig.alice, answer.id, &[], &["👍"]);
+    rig.telegram.react(rig.alice.id, &rig.alice, answer.id, &["👍"], &["🎉"]);
+    rig.telegram.wait_confirmed().await;
+    rig.ask(&rig.alice, "and now?").await;
+    let request = rig.last_request();
+    assert!(request.contains("- Alice Quokka: 🎉 to \"echo: is it late?\""), "{request}");
+    assert!(!request.contains('👍') && rig.asked() == 2, "{request}");
+    rig.ask(&rig.alice, "once more").await;
+    assert!(!rig.last_request().contains("Reactions"));
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn messages_are_marked_by_reactions_while_their_turn_runs() {
+    let keys = "direct = \"open\"\nreaction_seen = \"👀\"\nreaction_working = \"writing\"\nreaction_failed = \"sob\"";
+    let rig = World::new().await.start(keys).await;
+    let gate = rig.model.hold(Kind::Reply);
+    let id = rig.telegram.say(rig.alice.id, &rig.alice, Say::text("hello, quokka"));
+    let alice = rig.alice.id;
+    let last = move |telegram: &FakeTelegram, mark: &str| {
+        telegram.reactions(alice, id).last().is_some_and(|last| last == mark)
+    };
+    rig.telegram.wait_until("the mark", |telegram| last(telegram, "✍")).await;
+    gate.open();
+    rig.telegram.wait_until("the end of the mark", |telegram| last(telegram, "")).await;
+    rig.telegram.wait_sent(alice, 1).await;
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_topic_is_known_by_its_name_wherever_its_channel_is_named() {
+    let world = World::new().await;
+    let forum = world.telegram.forum("Quokka tea");
+    let topic = world.telegram.topic(forum, &world.alice, "Cakes");
+    let keys = format!("chats = [{forum}]\nrespond = \"all\"");
+    let rig = world.start(&keys).await;
+    let channel = format!("main/telegram/{forum}/{topic}");
+    let say = |text: &str| rig.telegram.say(forum, &rig.alice, Say::text(text).topic(topic));
+    say("which cake?");
+    rig.telegram.wait_sent(forum, 1).await;
+    rig.delivered().await;
+    let named = async |name: &str| {
+        let channels = rig.json(&["channels"]).await;
+        assert_eq!(channels[0]["name"], format!("Quokka tea › {name}"));
+        let explained = rig.cairn(&["explain", &channel]).await.1;
+        assert!(explained.contains(&format!("{channel} (Quokka tea › {name})")), "{explained}");
+    };
+    named("Cakes").await;
+    rig.telegram.rename_topic(forum, topic, &rig.alice, "Pies");
+    rig.telegram.mute(forum);
+    say("and which pie?");
+    rig.outbox_until("dead", 1).await;
+    named("Pies").await;
+    let (_, outbox) = rig.cairn(&["outbox", "list"]).await;
+    assert!(outbox.contains(&format!("{channel} (Quokka tea › Pies)")), "{outbox}");
     rig.end().await;
 }

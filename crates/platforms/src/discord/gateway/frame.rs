@@ -6,11 +6,13 @@ use serenity::all::{ApplicationId, GatewayIntents, GuildId, UserId};
 
 use super::Shard;
 
-/// The requested intents: servers with their channels, messages in them, private messages, and message content, which
-/// is privileged.
+/// The requested intents: servers with their channels, messages in them, private messages, reactions to both, and message
+/// content, which is privileged.
 pub(crate) const INTENTS: GatewayIntents = GatewayIntents::GUILDS
     .union(GatewayIntents::GUILD_MESSAGES)
     .union(GatewayIntents::DIRECT_MESSAGES)
+    .union(GatewayIntents::GUILD_MESSAGE_REACTIONS)
+    .union(GatewayIntents::DIRECT_MESSAGE_REACTIONS)
     .union(GatewayIntents::MESSAGE_CONTENT);
 
 /// Most members that a server lists unasked; 50 is the least that Discord accepts.
@@ -149,6 +151,6 @@ mod tests {
 
     #[test]
     fn only_what_is_needed_is_asked_for() {
-        assert_eq!(INTENTS.bits(), 1 | 1 << 9 | 1 << 12 | 1 << 15);
+        assert_eq!(INTENTS.bits(), 1 | 1 << 9 | 1 << 10 | 1 << 12 | 1 << 13 | 1 << 15);
     }
 }

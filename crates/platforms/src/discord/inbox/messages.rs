@@ -11,7 +11,7 @@ use super::{InboundHandler, Item};
 use crate::discord::outbox::number;
 use crate::discord::places::ChannelRef;
 use crate::discord::rest::RestError;
-use crate::discord::wire::{Message, User, time_of};
+use crate::discord::wire::{Message, Reaction, User, time_of};
 use crate::discord::words::Reading;
 use crate::inbound::{Access, Admitted, ChatAddress, Outcome, Sender};
 
@@ -72,11 +72,37 @@ impl InboundHandler {
                 let (message, at) = (RuntimeMessage::new(id.to_string()), self.path.now());
                 self.path.amend(Amendment { channel, message, at, change: Change::Deleted }).await;
             }
+            Item::Reacted { reaction, removed } => self.reacted(*reaction, removed).await,
             Item::Backfill(missed) => {
                 let looking = self.catch_ups.look();
                 let looked = self.backfill(channel, missed).await;
                 looking.done(looked);
                 self.tell_caught_up();
+            }
+        }
+    }
+
+    /// Passes a reaction to the runtime, which knows whether the message is an answer of the bot.
+    async fn reacted(&self, reaction: Reaction, removed: bool) {
+        let Some(emoji) = reaction.emoji() else { return };
+        let Some(channel_ref) = self.channel_ref(reaction.channel_id, reaction.guild_id).await else {
+            return;
+        };
+        let shown = Some(reaction.display_name()).filter(|name| !name.is_empty());
+        let sender = Sender {
+            id: reaction.user_id.to_string(),
+            name: shown.map(crate::markup::name::display).unwrap_or_default(),
+            bot: reaction.is_by_bot(),
+            myself: false,
+        };
+        match self.path.judge(&sender, false, &ChatAddress::from(&channel_ref)) {
+            Access::Admitted(Admitted { channel, author: by, .. }) => {
+                let message = RuntimeMessage::new(reaction.message_id.to_string());
+                let change = Change::Reacted { by, emoji, removed };
+                self.path.amend(Amendment { channel, message, at: self.path.now(), change }).await;
+            }
+            Access::Stranger | Access::Ignored(_) => {
+                tracing::debug!(platform = self.link.platform(), "a reaction was passed over");
             }
         }
     }

@@ -27,8 +27,8 @@ use super::outbox::Outbox;
 use super::places::{ChannelRef, Places};
 use super::rest::Rest;
 use super::wire::{
-    ChannelInfo, Deleted, DeletedMany, Interaction, MemberChange, Message, RoleChange, RoleGone, Server,
-    ServerGone, ThreadList, id_at,
+    ChannelInfo, Deleted, DeletedMany, Interaction, MemberChange, Message, Reaction, RoleChange, RoleGone,
+    Server, ServerGone, ThreadList, id_at,
 };
 use crate::chat_queues::{ChatQueues, Tasks, work_off};
 use crate::inbound::InboundPath;
@@ -49,6 +49,11 @@ pub(super) enum Item {
     Deleted {
         id: MessageId,
         guild: Option<GuildId>,
+    },
+    /// Somebody reacted to a message, or took that back.
+    Reacted {
+        reaction: Box<Reaction>,
+        removed: bool,
     },
     /// A message that is not for the runtime: the bot's own, a notice of Discord, one of another bot.
     Passed(MessageId),
@@ -94,6 +99,10 @@ fn enqueue(
         (Item::Deleted { id, .. }, None) if full => {
             queue.push_back(Item::Backfill(Missed::after(id.get() - 1)));
             return true;
+        }
+        (Item::Reacted { .. }, _) if full => {
+            metrics::counter!("cairn_discord_changes_dropped_total").increment(1);
+            tracing::debug!(platform, channel = channel.get(), "a reaction was dropped: too much waits");
         }
         (Item::Edited(_), _) if full => {
             metrics::counter!("cairn_discord_changes_dropped_total").increment(1);
@@ -283,6 +292,17 @@ impl Inbox {
         self.push(channel, Item::Deleted { id, guild });
     }
 
+    /// A reaction counts when it is to a message of the bot; of one that is taken back Discord does not tell whose message it is.
+    fn reacted(&self, reaction: Reaction, removed: bool) {
+        let me = *self.inbound.me.lock();
+        let is_others = reaction.message_author_id.is_some_and(|author| Some(author) != me);
+        if me.is_none() || Some(reaction.user_id) == me || is_others {
+            return;
+        }
+        self.inbound.link.inbound();
+        self.push(reaction.channel_id, Item::Reacted { reaction: Box::new(reaction), removed });
+    }
+
     fn learn_places(&self, kind: &str, data: Value) {
         let places = self.inbound.places.clone();
         let Some(me) = *self.inbound.me.lock() else { return };
@@ -463,6 +483,8 @@ impl Listener for Inbox {
     fn heard(&self, kind: &str, data: Value) {
         match kind {
             "MESSAGE_CREATE" => self.with(kind, data, |message: Message| self.message(message, false)),
+            "MESSAGE_REACTION_ADD" => self.with(kind, data, |reaction| self.reacted(reaction, false)),
+            "MESSAGE_REACTION_REMOVE" => self.with(kind, data, |reaction| self.reacted(reaction, true)),
             "MESSAGE_UPDATE" => {
                 // Changes that Discord makes itself, such as link previews, may lack an author; the text is unchanged
                 // then.

@@ -1,5 +1,6 @@
 //! The REST calls of the adapter.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use cairn_types::ports::FilePart;
@@ -13,6 +14,18 @@ use serenity::http::{LightMethod, Request, Route};
 
 use super::{Rest, RestError, as_json, with_body};
 use crate::multipart::Multipart;
+
+/// A text as a segment of a path.
+fn in_path(text: &str) -> String {
+    text.bytes().fold(String::new(), |mut out, byte| {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-' => out.push(char::from(byte)),
+            // Writing to a string does not fail.
+            byte => drop(write!(out, "%{byte:02X}")),
+        }
+        out
+    })
+}
 
 /// A sent message, as far as the answer is read.
 #[derive(Deserialize)]
@@ -118,6 +131,30 @@ impl Rest {
     ) -> Result<(), RestError> {
         let route = Route::ChannelMessage { channel_id, message_id };
         self.write::<Sent>(route, LightMethod::Patch, message).await.map(drop)
+    }
+
+    /// Adds a reaction of the bot: an emoji, or `name:id` of a custom one.
+    pub(crate) async fn react(
+        &self,
+        channel_id: ChannelId,
+        message_id: MessageId,
+        emoji: &str,
+    ) -> Result<(), RestError> {
+        let reaction = &in_path(emoji);
+        let route = Route::ChannelMessageReactionMe { channel_id, message_id, reaction };
+        self.tell(Request::new(route, LightMethod::Put)).await
+    }
+
+    /// Takes a reaction of the bot away.
+    pub(crate) async fn unreact(
+        &self,
+        channel_id: ChannelId,
+        message_id: MessageId,
+        emoji: &str,
+    ) -> Result<(), RestError> {
+        let reaction = &in_path(emoji);
+        let route = Route::ChannelMessageReactionMe { channel_id, message_id, reaction };
+        self.tell(Request::new(route, LightMethod::Delete)).await
     }
 
     /// Shows for ten seconds that the bot is typing.

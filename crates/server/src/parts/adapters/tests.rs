@@ -44,7 +44,12 @@ impl Platform for Scripted {
     }
 
     fn traits(&self) -> PlatformTraits {
-        PlatformTraits { typing_every: Duration::from_secs(1), repeat_within: None, draft_every: None }
+        PlatformTraits {
+            typing_every: Duration::from_secs(1),
+            repeat_within: None,
+            draft_every: None,
+            marks: false,
+        }
     }
 
     fn split(&self, words: &str) -> Vec<String> {

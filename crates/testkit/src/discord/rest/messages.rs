@@ -269,6 +269,55 @@ pub(super) fn fetch(shared: &Shared, call: &Call, path: &Path) -> Outcome {
     })
 }
 
+/// A reaction of the bot: an emoji as percent escapes, or `name:id` of a custom one
+/// (<https://docs.discord.com/developers/resources/message#create-reaction>).
+pub(super) fn react(shared: &Shared, path: &Path) -> Outcome {
+    let (method, emoji) = path.rest.split_once(' ').unwrap_or_default();
+    shared.update(|state| {
+        let channel = seen(state, path.major)?;
+        if !channel.messages.contains_key(&path.minor) {
+            return Err(Refusal::unknown_message());
+        }
+        if matches!(channel.access, Access::ReadOnly | Access::NoHistory) {
+            return Err(Refusal::missing_permissions());
+        }
+        let decoded = percent_decode(emoji);
+        let is_escaped = emoji.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"%_-".contains(&byte));
+        let is_custom = decoded.split_once(':').is_some_and(|(_, id)| id.parse::<u64>().is_ok());
+        if !is_escaped || decoded.is_empty() || (decoded.is_ascii() && !is_custom) {
+            state.violation(Rule::Shape, format!("a reaction `{emoji}`"));
+            return Err(Refusal::new(400, 10014, "Unknown Emoji"));
+        }
+        let marks = state.world.reactions.entry((path.major, path.minor)).or_default();
+        let there = marks.iter().rev().find_map(|(emoji, is_on)| (*emoji == decoded).then_some(*is_on));
+        let is_on = method == "PUT";
+        if !is_on && there != Some(true) {
+            return Err(Refusal::new(404, 10014, "Unknown Emoji"));
+        }
+        marks.push((decoded, is_on));
+        Ok((204, json!(null)))
+    })
+}
+
+fn percent_decode(text: &str) -> String {
+    let mut out = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((first, others)) = rest.split_first() {
+        let hex = others.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
+        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()).filter(|_| *first == b'%') {
+            Some(byte) => {
+                out.push(byte);
+                rest = &others[2..];
+            }
+            None => {
+                out.push(*first);
+                rest = others;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
 pub(super) fn typing(shared: &Shared, path: &Path) -> Outcome {
     shared.update(|state| {
         writable(state, path.major)?;

@@ -62,6 +62,10 @@ impl Path {
             ("DELETE", ["channels", channel, "messages", message]) => {
                 path(Route::Delete, channel, message, "")
             }
+            (
+                method @ ("PUT" | "DELETE"),
+                ["channels", channel, "messages", message, "reactions", emoji, "@me"],
+            ) => path(Route::React, channel, message, &format!("{method} {emoji}")),
             ("POST", ["channels", channel, "typing"]) => path(Route::Typing, channel, "", ""),
             ("GET" | "PUT", ["applications", app, "commands"]) => path(Route::Commands, app, "", ""),
             ("GET" | "PUT", ["applications", app, "guilds", guild, "commands"]) => {
@@ -132,6 +136,7 @@ fn perform(shared: &Shared, call: &Call, path: &Path) -> Outcome {
         Route::Delete => messages::delete(shared, path),
         Route::Fetch => messages::fetch(shared, call, path),
         Route::Typing => messages::typing(shared, path),
+        Route::React => messages::react(shared, path),
         Route::Commands => commands::answer(shared, call, path),
         Route::Callback => interactions::callback(shared, call, path),
         Route::Webhook => interactions::webhook(shared, call, path),

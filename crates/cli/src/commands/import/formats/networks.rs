@@ -123,7 +123,7 @@ fn telegram_chat(chat: TelegramChat, roles: &Roles) -> Result<Talk, String> {
             continue;
         }
         let at = telegram_time(&one)
-            .ok_or_else(|| format!("message {}: `date` is no time: {}", one.id, one.date))?;
+            .ok_or_else(|| format!("message {}: `date` is not a valid time: {}", one.id, one.date))?;
         // A deleted account has no name.
         let name = one.from.clone().unwrap_or_else(|| "somebody".to_owned());
         let id = one.from_id.as_deref().unwrap_or("unknown");
