@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use cairn_types::ids::{ApprovalId, ChannelId};
+use cairn_types::texts::{Key, Saying};
 use cairn_types::tool::approval::{Approval, ApprovalOutcome};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -74,19 +75,34 @@ pub enum Approver {
     Person(String),
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ApprovalError {
     /// No request has that id, or there is none at all.
-    #[error("nothing waits for an approval here; it was answered, has expired, or its answer was stopped")]
     Nothing,
-    #[error("several calls wait; say which: {}", list(.0))]
     Several(Vec<ApprovalId>),
-    #[error("you may not approve calls of tools here")]
     NotAllowed,
 }
 
-fn list(ids: &[ApprovalId]) -> String {
-    ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+impl ApprovalError {
+    /// Why, for whoever answered.
+    pub fn told(&self) -> Saying {
+        match self {
+            Self::Nothing => Key::ApprovalNothing.into(),
+            Self::Several(ids) => {
+                let ids: Vec<&str> = ids.iter().map(ApprovalId::as_str).collect();
+                Key::ApprovalSeveral.with("ids", ids.join(", "))
+            }
+            Self::NotAllowed => Key::ApprovalNotAllowed.into(),
+        }
+    }
+}
+
+impl std::error::Error for ApprovalError {}
+
+impl std::fmt::Display for ApprovalError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.told().fmt(f)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -97,13 +113,11 @@ pub struct ApprovalDecision {
 }
 
 impl ApprovalDecision {
-    pub fn words(&self) -> String {
-        let tool = &self.approval.tool;
-        match self.outcome {
-            ApprovalOutcome::Granted => format!("Yes: `{tool}` is called now."),
-            ApprovalOutcome::Denied | ApprovalOutcome::Expired | ApprovalOutcome::Void => {
-                format!("No: `{tool}` is not called.")
-            }
-        }
+    pub fn told(&self) -> Saying {
+        let key = match self.outcome {
+            ApprovalOutcome::Granted => Key::CallGranted,
+            ApprovalOutcome::Denied | ApprovalOutcome::Expired | ApprovalOutcome::Void => Key::CallDenied,
+        };
+        key.with("tool", self.approval.tool.as_str())
     }
 }

@@ -10,6 +10,7 @@ use cairn_types::ids::{AgentId, ChannelId, OutboxId};
 use cairn_types::message::REFUSED;
 use cairn_types::model::ModelError;
 use cairn_types::ports::{Refusal, StoreError, TurnFailure};
+use cairn_types::texts::{Key, Saying};
 use ractor::ActorProcessingErr;
 
 /// Why the runtime could not do what was asked.
@@ -25,15 +26,15 @@ pub enum RuntimeError {
     NoSuchDelivery(OutboxId),
     /// There is no turn to take back.
     #[error("nothing to undo: {0}")]
-    NothingToUndo(String),
+    NothingToUndo(Saying),
     /// A reminder cannot be set or cancelled, for this reason.
     #[error("{0}")]
-    Reminder(String),
+    Reminder(Saying),
     /// The instruction for a compaction is too long.
     #[error(transparent)]
     Instruction(#[from] InstructionTooLong),
     #[error("{0}")]
-    Limited(String),
+    Limited(Saying),
     #[error("the daemon is stopping")]
     Stopping,
     /// The channel's actor failed each time it was asked.
@@ -240,7 +241,11 @@ pub(crate) fn too_long(limit: std::time::Duration) -> TurnFailure {
 
 /// The day's money was spent before the first call of the turn.
 pub(crate) fn no_money(limited: &Limited) -> TurnFailure {
-    failure("limited", limited.words.clone(), "raise spend_per_day under [limits], or send it again tomorrow")
+    failure(
+        "limited",
+        limited.words.to_string(),
+        "raise spend_per_day under [limits], or send it again tomorrow",
+    )
 }
 
 /// Why an actor failed, for logs. A panic's message is left out, since it may quote what people wrote.
@@ -258,40 +263,15 @@ pub(crate) fn panicked(message: &str) -> TurnFailure {
 }
 
 /// The note to a chat whose turn ended without an answer.
-pub(crate) fn note(code: &str) -> &'static str {
+pub(crate) fn note(code: &str) -> Key {
     match code {
-        "compaction_failure" => {
-            "Sorry, I could not answer that: this conversation is more than my model takes at once. `/compact` makes \
-             room, `/new` starts a new conversation."
-        }
-        REFUSED => {
-            "Sorry, my language model's server refused that message, so I leave it out from now on. Please put it another \
-             way."
-        }
-        "dead_letter" => {
-            "Sorry, I have to give up on that message: each time I tried to answer it, something failed. Please put \
-             it another way."
-        }
-        "refusal" => {
-            "Sorry, my language model declined to answer that message, so I leave it out from now on. Please put it another way."
-        }
-        "content_filter" => {
-            "Sorry, the content filter of my language model's provider withheld the answer to that message, so I \
-             leave it out from now on. Please put it another way."
-        }
-        "limited" => {
-            "My budget for today was used up before I could answer that. Please send it again after midnight UTC."
-        }
-        "cut_off" => {
-            "Sorry, I thought about that for so long that there was no room left for an answer. Please ask for less \
-             at once; whoever runs this bot can give me more room with `max_output_tokens`."
-        }
-        _ => {
-            "Sorry, something went wrong and I could not answer that. Please send it again; if it stays so, whoever \
-             runs this bot finds the reason in its log."
-        }
+        "compaction_failure" => Key::FailedTooLarge,
+        REFUSED => Key::FailedRefused,
+        "dead_letter" => Key::FailedDeadLetter,
+        "refusal" => Key::FailedDeclined,
+        "content_filter" => Key::FailedFiltered,
+        "limited" => Key::FailedLimited,
+        "cut_off" => Key::FailedCutOff,
+        _ => Key::FailedOther,
     }
 }
-
-/// The note to a chat while no model answers.
-pub(crate) const OUTAGE_NOTE: &str = "I cannot reach my language model right now. Your message is kept, and I will answer it as soon as I can.";

@@ -18,6 +18,7 @@ use cairn_core::window::Place;
 use cairn_types::event::Record;
 use cairn_types::ids::{ChannelId, MessageId};
 use cairn_types::ports::StoreError;
+use cairn_types::texts::{Saying, Texts};
 use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
 use ractor::ActorRef;
@@ -129,6 +130,16 @@ impl ChannelHandle {
     pub(crate) fn settings(&self) -> Arc<AgentSettings> {
         let agent = self.agent();
         self.read(|conversation| agent.settings(conversation))
+    }
+
+    /// The texts of the bot in the language of this conversation.
+    pub(crate) fn texts(&self) -> Arc<Texts> {
+        let agent = self.agent();
+        self.read(|conversation| Arc::clone(agent.first_settings().texts(conversation)))
+    }
+
+    pub(crate) fn say(&self, saying: impl Into<Saying>) -> String {
+        self.texts().say(saying)
     }
 
     /// The agent with its current settings.

@@ -19,6 +19,7 @@ use cairn_types::ids::{AgentId, ChannelId, Generation, LOCAL_PLATFORM, MessageId
 use cairn_types::message::{Amendment, Author, Inbound, Part};
 use cairn_types::ports::{Admission, ChannelRow, Intake, OutboxItem, Refusal, Seen, StoreError};
 use cairn_types::reminder::Reminder;
+use cairn_types::texts::{Key, Saying};
 use cairn_types::tier::Tier;
 use cairn_types::tool::approval::{Approval, ApprovalOutcome, reads_as};
 use futures::StreamExt as _;
@@ -678,7 +679,7 @@ impl Runtime {
 
     /// Takes a yes or no from an approver while a call waits for approval, whatever else waits. Returns the reply to it;
     /// `None`: the message is not an answer.
-    async fn taken_as_answer(&self, inbound: &Inbound) -> Result<Option<String>, Refusal> {
+    async fn taken_as_answer(&self, inbound: &Inbound) -> Result<Option<Saying>, Refusal> {
         let [Part::Text { text }] = inbound.parts.as_slice() else { return Ok(None) };
         let Some(granted) = reads_as(text).filter(|_| inbound.addressed) else { return Ok(None) };
         let channel = &inbound.channel;
@@ -705,12 +706,12 @@ impl Runtime {
             Command::Deny { id: Some(id.clone()) }
         };
         if !self.claim(channel.clone(), inbound.message.clone(), command, inbound.author.clone()).await? {
-            return Ok(Some("That was answered before.".to_owned()));
+            return Ok(Some(Key::ApprovalBefore.into()));
         }
         let by = Approver::Person(inbound.author.id.clone());
         Ok(Some(match self.decide(ApprovalTarget::Id(id), granted, by).await {
-            Ok(decided) => decided.words(),
-            Err(undecided) => undecided.to_string(),
+            Ok(decided) => decided.told(),
+            Err(undecided) => undecided.told(),
         }))
     }
 }

@@ -297,6 +297,7 @@ fn examined(file: &Path, text: &str, env: &dyn Environment) -> Result<(Loaded, V
     ] {
         *bots = check::check_bots(&mut check, kind, std::mem::take(bots), &config.agents, env);
     }
+    check::check_languages(&mut check, &mut config);
     check::check_webhooks(&mut check, &config.telegram);
     config.mcp = check::check_servers(&mut check, config.mcp, env);
     check::check_search(&mut check, &mut config.search, env);

@@ -36,6 +36,7 @@ fn accepted(conversation: &Conversation) -> Event {
         addressed: true,
         direct: false,
         chat_name: None,
+        language: None,
         provenance: cairn_types::message::Provenance::default(),
         reminder: None,
         fingerprint: String::new(),

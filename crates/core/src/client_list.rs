@@ -67,6 +67,7 @@ impl ClientList {
             addressed: true,
             direct: false,
             chat_name: None,
+            language: None,
             reply_to: None,
             provenance: Provenance::default(),
             gather: Gather::default(),

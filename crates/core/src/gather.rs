@@ -93,6 +93,7 @@ mod tests {
                 addressed: words[0].ends_with('!'),
                 direct: false,
                 chat_name: None,
+                language: None,
                 provenance: Provenance::default(),
                 reminder: None,
                 fingerprint: String::new(),

@@ -112,6 +112,7 @@ impl Importer<'_> {
             addressed,
             direct: said.direct,
             chat_name: None,
+            language: None,
             provenance: Provenance::default(),
             reminder: None,
             tokens: 0,

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::registry::{UsageDay, day_of};
 use cairn_types::ids::ChannelId;
 use cairn_types::model::Usage;
+use cairn_types::texts::{Key, Saying};
 
 #[cfg(test)]
 mod tests;
@@ -70,7 +71,7 @@ impl Price {
 pub struct Limited {
     /// Seconds until there is room.
     pub retry_after_secs: u64,
-    pub words: String,
+    pub words: Saying,
     /// Whether they have not been told since they were last admitted.
     pub tell: bool,
 }
@@ -372,39 +373,28 @@ fn until_midnight(now: Timestamp) -> u64 {
 }
 
 fn limited(limit: Limit, retry_after_secs: u64, tell: bool) -> Limited {
-    let wait = in_words(retry_after_secs);
-    let words = match limit {
-        Limit::UserMessages => {
-            format!("You have sent me many messages within an hour. I can take more from you {wait}.")
-        }
-        Limit::UserTokens => {
-            format!(
-                "Your messages kept me busy within this hour, up to my limit. I can take more from you {wait}."
-            )
-        }
-        Limit::ChannelMessages => {
-            format!("There have been many messages here within an hour. I go on {wait}.")
-        }
-        Limit::ChannelTokens => {
-            format!("This conversation has reached its limit for the hour. I go on {wait}.")
-        }
-        Limit::Spend => format!("My budget for today is used up. I go on at midnight UTC, {wait}."),
+    let key = match limit {
+        Limit::UserMessages => Key::LimitUserMessages,
+        Limit::UserTokens => Key::LimitUserTokens,
+        Limit::ChannelMessages => Key::LimitChannelMessages,
+        Limit::ChannelTokens => Key::LimitChannelTokens,
+        Limit::Spend => Key::LimitSpend,
     };
-    Limited { retry_after_secs, words, tell }
+    Limited { retry_after_secs, words: key.with("wait", in_words(retry_after_secs)), tell }
 }
 
 /// A wait in words, rounded up, so that nobody comes back too early.
-fn in_words(secs: u64) -> String {
+fn in_words(secs: u64) -> Saying {
     /// This many minutes over an hour still count as an hour.
     const SLACK: u64 = 5;
     match secs.div_ceil(60) {
-        0 | 1 => "in a minute".to_owned(),
-        minutes @ 2..55 => format!("in {minutes} minutes"),
+        0 | 1 => Key::WaitMinute.into(),
+        minutes @ 2..55 => Key::WaitMinutes.count(minutes),
         minutes => match minutes.saturating_sub(SLACK).div_ceil(30) {
-            0..=2 => "in about an hour".to_owned(),
-            3 => "in about an hour and a half".to_owned(),
-            halves @ 4..47 => format!("in about {} hours", halves.div_ceil(2)),
-            _ => "in about a day".to_owned(),
+            0..=2 => Key::WaitHour.into(),
+            3 => Key::WaitHourAndHalf.into(),
+            halves @ 4..47 => Key::WaitHours.count(halves.div_ceil(2)),
+            _ => Key::WaitDay.into(),
         },
     }
 }

@@ -18,6 +18,7 @@ use cairn_types::message::{Entry, Finish};
 use cairn_types::ports::OutboxItem;
 use cairn_types::summary::MADE_BY_DIGEST;
 pub use cairn_types::text::escape::grouped;
+use cairn_types::texts::{Key, Texts};
 
 /// How long a run over messages dropped by an emergency may take before the chat is told.
 const SOON: SignedDuration = SignedDuration::from_secs(60);
@@ -27,25 +28,6 @@ const APART: SignedDuration = SignedDuration::from_hours(1);
 
 /// Characters of a summary that a report in a chat quotes.
 const QUOTE_CHARS: usize = 600;
-
-const LOST: &str = "Older messages have left my view for the moment; they are kept, can still be searched, and will be \
-                    summarised.";
-
-const DIGESTED: &str = "My language model could not summarise the older part of this conversation, so I go on with an \
-                        extract of it until it can. Every message is kept and can still be searched.";
-
-const FAILED: &str = "I could not summarise the older part of this conversation. Nothing of it is lost, and I will try \
-                      again later.";
-
-const CUT: &str = "This is more than I can take in at once: I see only part of it. All of it is kept.";
-
-const UNSURE: &str = "One of my last messages may be missing here, or may be incomplete: the connection broke while I sent it. \
-                      Ask me to repeat it if you need it.";
-
-const SERVER_CUTS: &str = "The server of my language model silently dropped the oldest part of this conversation: it has less \
-                           room than I was told. From here on I send it less and summarise sooner. Whoever runs me can give \
-                           it more room (with Ollama: OLLAMA_CONTEXT_LENGTH, or num_ctx in a Modelfile) and then set \
-                           context_window of the model.";
 
 /// Whether to tell the chat about messages lost from view.
 #[derive(Debug, Clone, PartialEq)]
@@ -67,7 +49,8 @@ pub fn due(conversation: &Conversation, agent: &AgentSettings, now: Timestamp) -
     if at > now && at.duration_since(now) <= APART {
         return Due::At(at);
     }
-    Due::Now(Box::new(note(conversation, conversation.lost_id(lost.to_seq), LOST.to_owned())))
+    let texts = agent.texts(conversation);
+    Due::Now(Box::new(note(conversation, conversation.lost_id(lost.to_seq), texts.say(Key::Lost))))
 }
 
 /// Adds to these events the notes that the ends of runs among them make due.
@@ -107,15 +90,16 @@ fn of_end(
     if conversation.channel.platform() == LOCAL_PLATFORM {
         return None;
     }
+    let texts = agent.texts(conversation);
     if run.tell {
-        return Some(note(conversation, report_id(&conversation.channel, &run.id), report(end)));
+        return Some(note(conversation, report_id(&conversation.channel, &run.id), report(end, texts)));
     }
     if run.trigger.is_deferrable() {
         return None;
     }
     let words = match (end.outcome, &end.summary) {
-        (RunOutcome::Committed, Some(summary)) if summary.made_by == MADE_BY_DIGEST => DIGESTED,
-        (RunOutcome::Failed, _) => FAILED,
+        (RunOutcome::Committed, Some(summary)) if summary.made_by == MADE_BY_DIGEST => Key::Digested,
+        (RunOutcome::Failed, _) => Key::NotSummarised,
         _ => return None,
     };
     // After the clock was set back nobody knows how long ago the last one was.
@@ -124,7 +108,7 @@ fn of_end(
         return None;
     }
     let id = OutboxId::from(format!("{}run:{}", conversation.notice_prefix(), run.id));
-    Some(note(conversation, id, words.to_owned()))
+    Some(note(conversation, id, texts.say(words)))
 }
 
 /// One line for the authors of these messages, if the model sees only part of them. `cut`: the request was cut further to
@@ -147,17 +131,19 @@ pub fn long_messages(
         shown += u64::from(pruned.tokens);
         reads &= pruned.artifact.is_some();
     }
+    let texts = agent.texts(conversation);
     if n == 0 {
-        return cut.then(|| CUT.to_owned());
+        return cut.then(|| texts.say(Key::LongCut));
     }
-    let what = if n == 1 { "This message is" } else { "These messages are" };
-    let read_on = if reads && !cut { " and can read on in it" } else { "" };
+    let key = match (n, reads && !cut) {
+        (1, true) => Key::LongMessageReadable,
+        (1, false) => Key::LongMessage,
+        (_, true) => Key::LongMessagesReadable,
+        (_, false) => Key::LongMessages,
+    };
     let correction = conversation.correction(&agent.model);
     let (whole, shown) = (grouped(correction.apply(whole)), grouped(correction.apply(shown)));
-    Some(format!(
-        "{what} more than I can take in at once ({whole} tokens): I see the beginning and the end ({shown} \
-         tokens){read_on}. All of it is kept."
-    ))
+    Some(texts.say(key.with("whole", whole).with("shown", shown)))
 }
 
 /// The note, once per chat, that the model's server reads only part of large requests, and what the operator can do about
@@ -165,12 +151,18 @@ pub fn long_messages(
 pub fn note_of_cut(conversation: &Conversation, agent: &AgentSettings) -> Option<Event> {
     let is_known = conversation.learnt.get(&agent.model).is_some_and(|learnt| learnt.cut);
     let id = OutboxId::from(format!("{}:cut:{}", conversation.channel, conversation.next_seq));
-    (!is_known && is_told(conversation, agent)).then(|| note(conversation, id, SERVER_CUTS.to_owned()))
+    (!is_known && is_told(conversation, agent))
+        .then(|| note(conversation, id, agent.texts(conversation).say(Key::ServerCuts)))
 }
 
 /// Adds to a delivery's events the note that its message may be missing, if its fate is unknown. One note is enough for all
 /// messages before it: none is added while one is owed.
-pub fn with_unsure(conversation: &Conversation, mut events: Vec<Event>, now: Timestamp) -> Vec<Event> {
+pub fn with_unsure(
+    conversation: &Conversation,
+    agent: &AgentSettings,
+    mut events: Vec<Event>,
+    now: Timestamp,
+) -> Vec<Event> {
     let prefix = unsure_prefix(&conversation.channel);
     let unknown = events.iter().find_map(|event| match event {
         Event::Delivery(DeliveryEvent::Settled { id, receipt: Receipt::Unknown { .. } }) => Some(id),
@@ -181,7 +173,7 @@ pub fn with_unsure(conversation: &Conversation, mut events: Vec<Event>, now: Tim
         let of_channel = unknown.as_str().strip_prefix(conversation.channel.as_str()).unwrap_or_default();
         // An operator may retry the delivery, and its fate may be unknown again.
         let id = OutboxId::from(format!("{prefix}{}{of_channel}", now.as_millisecond()));
-        events.push(note(conversation, id, UNSURE.to_owned()));
+        events.push(note(conversation, id, agent.texts(conversation).say(Key::Unsure)));
     }
     events
 }
@@ -199,16 +191,16 @@ fn unsure_prefix(channel: &ChannelId) -> String {
 /// The note behind an answer that the model did not finish itself; `None`: it did. It becomes part of the answer, so that
 /// the model later sees what people saw and understands "go on". `lost_call`: the answer was cut within a tool call. A code
 /// block that the text leaves open is closed first.
-pub fn of_finish(finish: Finish, text: &str, lost_call: bool) -> Option<String> {
-    let call = if lost_call { " in the middle of a tool call, which was not made" } else { "" };
-    let cut = |why: &str| format!("(Cut off here{call}: {why}. Write `go on` for the rest.)");
+pub fn of_finish(finish: Finish, text: &str, lost_call: bool, texts: &Texts) -> Option<String> {
+    let key = if lost_call { Key::CutOffCall } else { Key::CutOff };
+    let cut = |why: Key| texts.say(key.with("why", why));
     let note = match finish {
         Finish::Stop | Finish::ToolCalls => return None,
-        Finish::Length => cut("this answer reached its length limit"),
-        Finish::ContextWindow => cut("my context window is full"),
-        Finish::Pause => cut("the model's server paused"),
-        Finish::Refusal => "(The model declined to say more about this.)".to_owned(),
-        Finish::ContentFilter => "(Stopped here by the content filter of the model's provider.)".to_owned(),
+        Finish::Length => cut(Key::CutByLength),
+        Finish::ContextWindow => cut(Key::CutByWindow),
+        Finish::Pause => cut(Key::CutByPause),
+        Finish::Refusal => texts.say(Key::CutDeclined),
+        Finish::ContentFilter => texts.say(Key::CutFiltered),
     };
     let closing = open_fence(text).map(|fence| format!("{fence}\n")).unwrap_or_default();
     Some(if text.is_empty() { note } else { format!("{closing}\n{note}") })
@@ -245,13 +237,17 @@ pub fn note_of_long_messages(conversation: &Conversation, agent: &AgentSettings,
 }
 
 /// The note that a model answers without something that its server refuses; `None`: nobody is told, or everybody was.
-pub fn note_of_withheld(conversation: &Conversation, withheld: Withheld) -> Option<Event> {
+pub fn note_of_withheld(
+    conversation: &Conversation,
+    agent: &AgentSettings,
+    withheld: Withheld,
+) -> Option<Event> {
     let open = conversation.open_turn.as_ref()?;
     let id = OutboxId::from(format!("{}:{}:withheld", conversation.channel, open.id));
     if conversation.channel.platform() == LOCAL_PLATFORM || open.notes.contains(&id) {
         return None;
     }
-    Some(note(conversation, id, withheld.told().to_owned()))
+    Some(note(conversation, id, agent.texts(conversation).say(withheld.told())))
 }
 
 /// What was left out of an answer's request, since a server refused it.
@@ -264,16 +260,10 @@ pub enum Withheld {
 }
 
 impl Withheld {
-    pub fn told(self) -> &'static str {
+    pub fn told(self) -> Key {
         match self {
-            Self::Part => {
-                "My language model's server refuses part of our earlier conversation, so I leave that part out. It is kept and \
-                 can still be searched."
-            }
-            Self::All => {
-                "My language model's server refused our conversation, so I answered your last message by itself. `/new` starts \
-                 afresh; everything is kept."
-            }
+            Self::Part => Key::WithheldPart,
+            Self::All => Key::WithheldAll,
         }
     }
 }
@@ -284,42 +274,24 @@ pub(crate) fn report_id(channel: &ChannelId, run: &RunId) -> OutboxId {
 }
 
 /// The report on a run that somebody requested in the chat.
-pub fn report(end: &RunEnd) -> String {
-    match (end.outcome, &end.summary) {
+pub fn report(end: &RunEnd, texts: &Texts) -> String {
+    let run = end.run.as_str();
+    let key = match (end.outcome, &end.summary) {
         (RunOutcome::Committed, Some(summary)) => {
             let quote: String = summary.text.trim().chars().take(QUOTE_CHARS).collect();
             let cut = if quote.len() < summary.text.trim().len() { " …" } else { "" };
             let quoted: Vec<String> = quote.lines().map(|line| format!("> {line}")).collect();
-            format!(
-                "Compaction `{}` is done: {}, {} to {} tokens in my window.\n{}{cut}",
-                end.run,
-                messages(end.messages, "is summarised", "are summarised"),
-                grouped(end.tokens_before),
-                grouped(end.tokens_after),
-                quoted.join("\n"),
-            )
+            let (before, after) = (grouped(end.tokens_before), grouped(end.tokens_after));
+            let done = Key::ReportDone.count(end.messages).with("run", run);
+            let done = texts.say(done.with("before", before).with("after", after));
+            return format!("{done}\n{}{cut}", quoted.join("\n"));
         }
-        (RunOutcome::Committed | RunOutcome::Superseded, _) => {
-            format!("Compaction `{}` had nothing left to do.", end.run)
-        }
-        (RunOutcome::Cancelled, _) => format!("Compaction `{}` was cancelled.", end.run),
-        (RunOutcome::Rejected, _) => format!(
-            "Compaction `{}` was not worth it: a summary would free next to nothing, so the conversation is as it was.",
-            end.run
-        ),
-        (RunOutcome::Failed, _) => format!(
-            "Compaction `{}` failed; the conversation is as it was. Whoever runs me finds the reason in the log.",
-            end.run
-        ),
-    }
-}
-
-/// `1 message is …`, `2 messages are …`.
-pub fn messages(n: u64, one: &str, many: &str) -> String {
-    match n {
-        1 => format!("1 message {one}"),
-        n => format!("{} messages {many}", grouped(n)),
-    }
+        (RunOutcome::Committed | RunOutcome::Superseded, _) => Key::ReportNothing,
+        (RunOutcome::Cancelled, _) => Key::ReportCancelled,
+        (RunOutcome::Rejected, _) => Key::ReportRejected,
+        (RunOutcome::Failed, _) => Key::ReportFailed,
+    };
+    texts.say(key.with("run", run))
 }
 
 /// Whether there are people in the chat who want to be told.
@@ -370,14 +342,14 @@ mod tests {
     #[case(Finish::Refusal, Some("(The model declined to say more about this.)"))]
     #[case(Finish::ContentFilter, Some("(Stopped here by the content filter of the model's provider.)"))]
     fn an_answer_that_the_model_did_not_end_says_why(#[case] finish: Finish, #[case] note: Option<&str>) {
-        assert_eq!(of_finish(finish, "", false).as_deref(), note);
+        assert_eq!(of_finish(finish, "", false, Texts::english()).as_deref(), note);
         let behind = note.map(|note| format!("\n{note}"));
-        assert_eq!(of_finish(finish, "First, peel the", false), behind);
+        assert_eq!(of_finish(finish, "First, peel the", false, Texts::english()), behind);
     }
 
     #[test]
     fn a_cut_within_a_call_says_that_the_call_was_not_made() {
-        let note = of_finish(Finish::Length, "", true).unwrap();
+        let note = of_finish(Finish::Length, "", true, Texts::english()).unwrap();
         assert!(
             note.starts_with("(Cut off here in the middle of a tool call, which was not made: "),
             "{note}"
@@ -398,7 +370,7 @@ mod tests {
         #[case] text: &str,
         #[case] fence: Option<&str>,
     ) {
-        let note = of_finish(Finish::Length, text, false).unwrap();
+        let note = of_finish(Finish::Length, text, false, Texts::english()).unwrap();
         let closing = fence.map(|fence| format!("{fence}\n")).unwrap_or_default();
         assert!(note.starts_with(&format!("{closing}\n(Cut off")), "{note}");
     }

@@ -26,5 +26,6 @@ pub(crate) fn agent(window_tokens: u64, output_reserve_tokens: u64) -> AgentSett
         max_rounds: 8,
         mid_turn_messages: true,
         timezone: "UTC".to_owned(),
+        languages: cairn_types::texts::Languages::default(),
     }
 }

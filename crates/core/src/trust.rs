@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::conversation::Conversation;
 use cairn_types::memory::{Memory, Scope};
 use cairn_types::message::Provenance;
+use cairn_types::texts::{Key, Saying};
 use cairn_types::tool::{Closeness, Effect, closest};
 
 /// The provenance of a conversation's whole window: live entries, what summaries and markers represent, a client's system
@@ -103,7 +104,7 @@ impl TrustSettings {
     }
 
     /// Why a call needs approval while the window has that provenance; `None`: it needs none.
-    pub fn objection(&self, effect: Effect, provenance: &Provenance) -> Option<String> {
+    pub fn objection(&self, effect: Effect, provenance: &Provenance) -> Option<Saying> {
         if effect == Effect::Reads {
             return None;
         }
@@ -112,16 +113,16 @@ impl TrustSettings {
         let mut whose = Vec::new();
         match others.as_slice() {
             [] => {}
-            [one] => whose.push(format!("text of {one}, who is not among the trusted users")),
-            several => whose.push(format!("text of {} people who are not trusted users", several.len())),
+            [one] => whose.push(Key::ReasonPerson.with("person", *one)),
+            several => whose.push(Key::ReasonPeople.count(several.len() as u64)),
         }
         if provenance.strangers {
-            whose.push("text of people whom nobody knows".to_owned());
+            whose.push(Key::ReasonStrangers.into());
         }
         if provenance.tools {
-            whose.push("results of tools".to_owned());
+            whose.push(Key::ReasonTools.into());
         }
-        (!whose.is_empty()).then(|| whose.join(" and "))
+        whose.into_iter().reduce(|first, second| Key::ReasonBoth.with("first", first).with("second", second))
     }
 }
 
@@ -202,7 +203,7 @@ mod tests {
         conversation.drop_live(Seq(1));
         assert!(conversation.live.is_empty());
         let provenance = window_provenance(&conversation, []);
-        assert!(trust().objection(Effect::Changes, &provenance).unwrap().contains("telegram/8"));
+        assert!(trust().objection(Effect::Changes, &provenance).unwrap().to_string().contains("telegram/8"));
     }
 
     #[rstest]

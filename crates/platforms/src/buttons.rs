@@ -3,10 +3,8 @@
 
 use cairn_types::command::Command;
 use cairn_types::ids::ApprovalId;
+use cairn_types::texts::{Key, Texts};
 use jiff::Timestamp;
-
-pub(crate) const YES: &str = "Yes";
-pub(crate) const NO: &str = "No";
 
 /// Most bytes of button data. Telegram's limit; Discord allows more.
 const DATA_MAX: usize = 64;
@@ -30,9 +28,9 @@ pub(crate) fn read(data: &str) -> Option<(bool, Command)> {
 }
 
 /// The line that is added to an answered question. `name` is untrusted text.
-pub(crate) fn outcome(yes: bool, name: &str, at: Timestamp) -> String {
-    let word = if yes { "yes" } else { "no" };
-    format!("— {word}, {name}, {} UTC", at.strftime("%H:%M"))
+pub(crate) fn outcome(texts: &Texts, yes: bool, name: &str, at: Timestamp) -> String {
+    let key = if yes { Key::PressedYes } else { Key::PressedNo };
+    texts.say(key.with("name", name).with("time", at.strftime("%H:%M").to_string()))
 }
 
 #[cfg(test)]
@@ -55,7 +53,7 @@ mod tests {
     #[test]
     fn an_outcome_says_who_and_when() {
         let at = "2026-11-21T12:03:59Z".parse().expect("is a time");
-        assert_eq!(outcome(true, "Ann", at), "— yes, Ann, 12:03 UTC");
-        assert_eq!(outcome(false, "Ann", at), "— no, Ann, 12:03 UTC");
+        assert_eq!(outcome(Texts::english(), true, "Ann", at), "— yes, Ann, 12:03 UTC");
+        assert_eq!(outcome(Texts::english(), false, "Ann", at), "— no, Ann, 12:03 UTC");
     }
 }

@@ -13,6 +13,7 @@ use cairn_types::message::{Amendment, Author, Inbound};
 use cairn_types::people::access::{AccessPolicy, AccessRequest, AccessVerdict, ChatPlace};
 use cairn_types::people::pairing::{self, PairingStatus};
 use cairn_types::ports::{AdapterPorts, PairingStore, Refusal};
+use cairn_types::texts::{Key, Saying, Texts};
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use lru::LruCache;
@@ -46,16 +47,6 @@ const BREAK: Duration = Duration::from_secs(30);
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The answer to a press under a message that is not the bot's own, or is gone.
-pub(crate) const NO_QUESTION: &str = "Nothing that I asked waits there any more.";
-
-/// The answer to a command or a press where the bot serves nobody.
-const NOT_HERE: &str = "I am not set up to answer you here.";
-
-/// The answer to a voice message where nothing transcribes it.
-const CANNOT_HEAR: &str = "I cannot listen to voice messages; please write. Whoever runs me can switch this on with `model` of \
-                           `[transcribe]` in my configuration.";
-
 /// Most chats of which is known that they were told so.
 const TOLD_MAX: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 
@@ -83,6 +74,11 @@ pub(crate) struct ChatAddress {
 }
 
 impl ChatAddress {
+    /// The language of the place, where it has one of its own.
+    pub(crate) fn language(&self, access: &AccessPolicy) -> Option<String> {
+        access.language_at(self.place(&self.chat)).map(str::to_owned)
+    }
+
     /// The place for the access rules, with `chat` as the chat's id.
     fn place<'a>(&'a self, chat: &'a str) -> ChatPlace<'a> {
         match self.direct {
@@ -102,6 +98,8 @@ pub(crate) struct Admitted {
     pub(crate) author: Author,
     pub(crate) addressed: bool,
     pub(crate) direct: bool,
+    /// The language of the place, where it has one of its own.
+    pub(crate) language: Option<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -241,8 +239,15 @@ impl InboundPath {
             AccessVerdict::Serve { agent, addressed } => match self.channel(&agent, at) {
                 Some(channel) => {
                     let addressed = addressed && !(sender.bot && self.is_talkative(&channel));
-                    let author = self.author(sender);
-                    Access::Admitted(Admitted { channel, agent, author, addressed, direct: at.direct })
+                    let (author, language) = (self.author(sender), self.language(at));
+                    Access::Admitted(Admitted {
+                        channel,
+                        agent,
+                        author,
+                        addressed,
+                        direct: at.direct,
+                        language,
+                    })
                 }
                 None => Access::Ignored("its chat cannot be named as a channel"),
             },
@@ -329,6 +334,24 @@ impl InboundPath {
         }
     }
 
+    /// The language of a place, where it has one of its own.
+    fn language(&self, at: &ChatAddress) -> Option<String> {
+        let access = &self.chat.get().access;
+        let at_home = || access.language_at(at.place(&self.home_of(at))).map(str::to_owned);
+        at.language(access).or_else(at_home)
+    }
+
+    /// The texts for a place that has no agent, or none yet.
+    fn texts_at(&self, at: &ChatAddress) -> Arc<Texts> {
+        let chat = self.chat.get();
+        chat.texts(&chat.access.agent, self.language(at).as_deref())
+    }
+
+    /// The texts for somebody who is admitted.
+    pub(crate) fn texts(&self, admitted: &Admitted) -> Arc<Texts> {
+        self.chat.get().texts(&admitted.agent, admitted.language.as_deref())
+    }
+
     /// The first id of a chat, under which the registry knows it.
     fn home_of(&self, at: &ChatAddress) -> String {
         self.pairing_store.home_of(self.platform, &at.chat)
@@ -357,7 +380,7 @@ impl InboundPath {
             Access::Stranger => match command.and_then(|command| self.for_own_data(sender, at, command)) {
                 Some(admitted) => Ok(admitted),
                 // A group gets its code by a message or a command, not by a press.
-                None if !at.direct && command.is_none() => Err(NOT_HERE.to_owned()),
+                None if !at.direct && command.is_none() => Err(self.texts_at(at).say(Key::NotHere)),
                 None => Err(self.stranger_words(sender, at).await),
             },
             Access::Ignored(why) => {
@@ -367,7 +390,7 @@ impl InboundPath {
                     why,
                     "a command or a button was refused"
                 );
-                Err(NOT_HERE.to_owned())
+                Err(self.texts_at(at).say(Key::NotHere))
             }
         }
     }
@@ -385,7 +408,14 @@ impl InboundPath {
         }
         let agent = self.chat.get().access.agent.clone();
         let channel = self.channel(&agent, at)?;
-        Some(Admitted { channel, agent, author: self.author(sender), addressed: true, direct: true })
+        Some(Admitted {
+            channel,
+            agent,
+            author: self.author(sender),
+            addressed: true,
+            direct: true,
+            language: None,
+        })
     }
 
     fn channel(&self, agent: &AgentId, at: &ChatAddress) -> Option<ChannelId> {
@@ -436,7 +466,7 @@ impl InboundPath {
     pub(crate) async fn pairing_reply(&self, sender: &Sender, at: &ChatAddress) -> Option<String> {
         let asks = self.asks(sender, at);
         match self.pairing_store.request_pairing(asks, at.chat.clone()).await {
-            Ok(code) => code.as_deref().map(|code| code_words(code, at)),
+            Ok(code) => code.as_deref().map(|code| self.texts_at(at).say(code_words(code, at))),
             Err(error) => {
                 tracing::warn!(platform = self.platform, %error, "a stranger could not be given a code");
                 None
@@ -462,14 +492,13 @@ impl InboundPath {
         if let Some(words) = self.pairing_reply(sender, at).await {
             return words;
         }
-        match (self.pairing_store.standing(&self.asks(sender, at).id), at.direct) {
-            (PairingStatus::Waiting, true) => "I do not know you yet; you have been told a code.".to_owned(),
-            (PairingStatus::Waiting, false) => "I do not serve this place yet; a code was told here.".to_owned(),
-            (_, false) => NOT_HERE.to_owned(),
-            (_, true) => "I do not know you yet, and can give you no code now: too many others wait for one; try again \
-                  later."
-                .to_owned(),
-        }
+        let key = match (self.pairing_store.standing(&self.asks(sender, at).id), at.direct) {
+            (PairingStatus::Waiting, true) => Key::CodeTold,
+            (PairingStatus::Waiting, false) => Key::CodeToldHere,
+            (_, false) => Key::NotHere,
+            (_, true) => Key::NoCode,
+        };
+        self.texts_at(at).say(key)
     }
 
     /// Whether the runtime has never seen a message; true if it cannot tell.
@@ -485,29 +514,30 @@ impl InboundPath {
     }
 
     /// What a chat is told when somebody speaks to a bot that cannot hear; `None`: it can, or the chat was told.
-    pub(crate) fn how_to_hear(&self, channel: &ChannelId) -> Option<&'static str> {
+    pub(crate) fn how_to_hear(&self, admitted: &Admitted) -> Option<String> {
         if self.chat.get().transcriber.is_some() {
             return None;
         }
-        let told = self.told_to_hear.lock().put(channel.clone(), ());
-        told.is_none().then_some(CANNOT_HEAR)
+        let told = self.told_to_hear.lock().put(admitted.channel.clone(), ());
+        told.is_none().then(|| self.texts(admitted).say(Key::CannotHear))
     }
 
     /// Passes a message to the runtime, with retries. `on_busy` is called while its channel has no room.
     pub(crate) async fn submit(&self, inbound: Inbound, on_busy: impl Fn()) -> Outcome {
         let submit = || self.ports.intake.submit(inbound.clone());
-        self.until_taken(&inbound.channel, submit, on_busy).await
+        self.until_taken(&inbound.channel, inbound.language.as_deref(), submit, on_busy).await
     }
 
     /// Passes an edit or a deletion to the runtime, with retries.
     pub(crate) async fn amend(&self, amendment: Amendment) -> Outcome {
         let amend = || self.ports.intake.amend(amendment.clone());
-        self.until_taken(&amendment.channel, amend, || ()).await
+        self.until_taken(&amendment.channel, None, amend, || ()).await
     }
 
     async fn until_taken<'a, T>(
         &self,
         channel: &ChannelId,
+        language: Option<&str>,
         attempt: impl Fn() -> BoxFuture<'a, Result<T, Refusal>>,
         on_busy: impl Fn(),
     ) -> Outcome {
@@ -531,10 +561,10 @@ impl InboundPath {
                 Refusal::Conflict(_)
                 | Refusal::Limited { .. }
                 | Refusal::Decided { .. }
-                | Refusal::UnknownAgent(_) => return self.refused(channel, refusal),
+                | Refusal::UnknownAgent(_) => return self.refused(channel, language, refusal),
             }
             if self.waits.lock().gives_up(channel, &refusal) {
-                return self.refused(channel, refusal);
+                return self.refused(channel, language, refusal);
             }
             if !std::mem::replace(&mut logged, true) {
                 tracing::warn!(
@@ -548,16 +578,15 @@ impl InboundPath {
         }
     }
 
-    fn refused(&self, channel: &ChannelId, refusal: Refusal) -> Outcome {
+    fn refused(&self, channel: &ChannelId, language: Option<&str>, refusal: Refusal) -> Outcome {
         let platform = self.platform;
+        let texts = self.chat.get().texts(&channel.agent(), language);
         let (why, reply) = match refusal {
-            Refusal::Limited { words, tell, .. } => ("limited", tell.then_some(words)),
-            Refusal::Decided { words } => ("decided", Some(words)),
+            Refusal::Limited { words, tell, .. } => ("limited", tell.then(|| texts.say(words))),
+            Refusal::Decided { words } => ("decided", Some(texts.say(words))),
             Refusal::Busy { .. } => {
                 tracing::warn!(platform, %channel, "a message was given up after waiting for room; its author is told");
-                let words =
-                    "Too many messages wait here; this one was not taken in. Please send it again later.";
-                ("given_up", Some(words.to_owned()))
+                ("given_up", Some(texts.say(Key::TooManyWait)))
             }
             Refusal::Unavailable(_) => {
                 tracing::error!(
@@ -567,9 +596,7 @@ impl InboundPath {
                     "a message was given up, and its author is told: its channel takes nothing though others do; \
                      look above for what ails it"
                 );
-                let words = "I can take in nothing here at the moment, and not this message either. Please send it \
-                             again later.";
-                ("given_up", Some(words.to_owned()))
+                ("given_up", Some(texts.say(Key::TakesNothing)))
             }
             Refusal::Conflict(message) => {
                 tracing::info!(platform, %channel, %message, "a message came again with other words; the first ones stand");
@@ -599,19 +626,23 @@ impl InboundPath {
         admitted: &Admitted,
         message: MessageId,
         at: Timestamp,
-        command: Result<Command, String>,
+        command: Result<Command, Saying>,
     ) -> Option<CommandAnswer> {
-        let Admitted { channel, author, direct, .. } = admitted.clone();
+        let Admitted { channel, author, direct, language, .. } = admitted.clone();
         self.ports
             .chat_commands
-            .run(CommandCall { channel, message, caller: author, direct, at, command })
+            .run(CommandCall { channel, message, caller: author, direct, at, command, language })
             .await
     }
 
     /// Runs the command of a button.
     pub(crate) async fn press(&self, press: ButtonPress<'_>) -> PressOutcome {
         let Some((yes, command)) = press.data.and_then(buttons::read) else {
-            return PressOutcome::Refused("I do not know this button.".to_owned());
+            let texts = match &press.admitted {
+                Ok(admitted) => self.texts(admitted),
+                Err(_) => self.chat.get().own_texts(),
+            };
+            return PressOutcome::Refused(texts.say(Key::UnknownButton));
         };
         let admitted = match press.admitted {
             Ok(admitted) => admitted,
@@ -627,7 +658,7 @@ impl InboundPath {
             None => PressOutcome::Denied(words),
             Some(Settled::Before) => PressOutcome::Stale(words),
             Some(Settled::Now) => {
-                let outcome = buttons::outcome(yes, &admitted.author.name, now);
+                let outcome = buttons::outcome(&self.texts(&admitted), yes, &admitted.author.name, now);
                 PressOutcome::Decided { words, outcome }
             }
         }
@@ -645,13 +676,11 @@ fn for_everybody(access: &AccessPolicy) -> AccessPolicy {
     access
 }
 
-fn code_words(code: &str, at: &ChatAddress) -> String {
-    let (who, whom) = match (at.direct, &at.server) {
-        (true, _) => ("I do not know you yet. Your", "you"),
-        (false, None) => ("I do not serve this group yet. Its", "it"),
-        (false, Some(_)) => ("I do not serve this server yet. Its", "it"),
+fn code_words(code: &str, at: &ChatAddress) -> Saying {
+    let key = match (at.direct, &at.server) {
+        (true, _) => Key::CodePerson,
+        (false, None) => Key::CodeGroup,
+        (false, Some(_)) => Key::CodeServer,
     };
-    format!(
-        "{who} code is `{code}`. Whoever runs this bot can let {whom} in with `cairn pair approve {code}`."
-    )
+    key.with("code", code)
 }

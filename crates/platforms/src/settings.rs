@@ -1,6 +1,6 @@
 //! Settings that the adapters of all chat networks share.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use cairn_types::ids::AgentId;
 use cairn_types::message::Gather;
 use cairn_types::people::access::AccessPolicy;
 use cairn_types::ports::Mark;
+use cairn_types::texts::{Languages, Texts};
 use jiff::SignedDuration;
 use parking_lot::RwLock;
 
@@ -17,6 +18,8 @@ use crate::attach::{AttachLimits, Transcriber};
 #[derive(Debug, Clone)]
 pub struct ChatSettings {
     pub access: AccessPolicy,
+    /// What the bot itself says, by its agents; English where one is missing.
+    pub languages: BTreeMap<AgentId, Languages>,
     /// Most messages of other bots that are answered in one chat within a minute; 0: no limit.
     pub bots_per_minute: u32,
     /// Agents whose model takes pictures; for others pictures are only named.
@@ -46,6 +49,7 @@ impl ChatSettings {
         let attach = AttachLimits::default();
         Self {
             access,
+            languages: BTreeMap::new(),
             bots_per_minute: 0,
             images: BTreeSet::new(),
             image_max_bytes: attach.image_bytes,
@@ -58,6 +62,17 @@ impl ChatSettings {
             gather: Duration::ZERO,
             catch_up: CatchUp::default(),
         }
+    }
+
+    /// The texts of an agent, in a place that has a language of its own, or has none.
+    pub(crate) fn texts(&self, agent: &AgentId, language: Option<&str>) -> Arc<Texts> {
+        let texts = self.languages.get(agent).map(|languages| Arc::clone(languages.of(language)));
+        texts.unwrap_or_else(|| Arc::clone(Texts::english()))
+    }
+
+    /// The texts of the agent that answers where no place says otherwise.
+    pub(crate) fn own_texts(&self) -> Arc<Texts> {
+        self.texts(&self.access.agent, None)
     }
 
     /// What may follow a message. `answers`: the words of the bot that it answers. An answer to a question is whole.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{ApprovalId, ChannelId, LOCAL_PLATFORM, MessageId};
 use crate::message::Author;
 use crate::text::when;
+use crate::texts::{Key, Saying};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
@@ -98,7 +99,7 @@ impl BanOrder {
     ///
     /// # Errors
     /// The duration cannot be read, or it was written in the place of the reason. The message says which.
-    fn read(words: &str) -> Result<Self, String> {
+    fn read(words: &str) -> Result<Self, Saying> {
         let (who, rest) = words.split_once(char::is_whitespace).unwrap_or((words, ""));
         let mut rest = rest.trim();
         let mut lasts = None;
@@ -110,9 +111,7 @@ impl BanOrder {
         } else if let Some(length) = rest.split_whitespace().next()
             && when::length(length).is_some()
         {
-            return Err(format!(
-                "`{length}` would be the reason, and the ban without end: write `for {length}` for how long it lasts"
-            ));
+            return Err(Key::BanReasonOrEnd.with("length", length));
         }
         let reason = (!rest.is_empty()).then(|| rest.to_owned());
         Ok(Self { who: who.to_owned(), lasts, reason })
@@ -123,8 +122,8 @@ impl BanOrder {
 ///
 /// # Errors
 /// The text is not a duration above zero. The message says what to write.
-pub fn ban_length(text: &str) -> Result<SignedDuration, String> {
-    when::length(text).ok_or_else(|| format!("`{text}` is no length of time; write it like 3d, 12h or 30m"))
+pub fn ban_length(text: &str) -> Result<SignedDuration, Saying> {
+    when::length(text).ok_or_else(|| Key::NoLength.with("text", text))
 }
 
 /// The argument of a command, as platforms register it.
@@ -132,8 +131,8 @@ pub fn ban_length(text: &str) -> Result<SignedDuration, String> {
 pub struct ArgumentSpec {
     /// Lower case, up to 32 letters.
     pub name: &'static str,
-    /// Up to 100 characters.
-    pub description: &'static str,
+    /// The text that describes it, of up to 100 characters.
+    pub description: Key,
     pub required: bool,
     /// How it is written in the usage line; `None`: as its name.
     pub form: Option<&'static str>,
@@ -144,8 +143,8 @@ pub struct ArgumentSpec {
 pub struct CommandSpec {
     /// Lower case, up to 32 letters.
     pub name: &'static str,
-    /// Up to 100 characters.
-    pub description: &'static str,
+    /// The text that describes it, of up to 100 characters.
+    pub description: Key,
     pub argument: Option<ArgumentSpec>,
 }
 
@@ -162,15 +161,15 @@ impl CommandSpec {
     }
 }
 
-const fn spec(name: &'static str, description: &'static str) -> CommandSpec {
+const fn spec(name: &'static str, description: Key) -> CommandSpec {
     CommandSpec { name, description, argument: None }
 }
 
 const fn with(
     name: &'static str,
-    description: &'static str,
+    description: Key,
     argument: &'static str,
-    what: &'static str,
+    what: Key,
     required: bool,
 ) -> CommandSpec {
     let argument = ArgumentSpec { name: argument, description: what, required, form: None };
@@ -179,65 +178,53 @@ const fn with(
 
 /// All commands, in the order of the help.
 pub const COMMANDS: &[CommandSpec] = &[
-    with(
-        "compact",
-        "Summarise the older part of the conversation now",
-        "instruction",
-        "What the summary is to attend to",
-        false,
-    ),
-    spec("context", "Show how full the context window is, and with what"),
-    spec("status", "Show how the bot is"),
-    with("memory", "Show what is remembered here, or search it", "query", "What to search for", false),
-    with("remember", "Remember something", "text", "What to remember", true),
-    with("forget", "Forget a memory", "what", "Its id, or words that only it has", true),
+    with("compact", Key::CommandCompact, "instruction", Key::CommandCompactInstruction, false),
+    spec("context", Key::CommandContext),
+    spec("status", Key::CommandStatus),
+    with("memory", Key::CommandMemory, "query", Key::CommandMemoryQuery, false),
+    with("remember", Key::CommandRemember, "text", Key::CommandRememberText, true),
+    with("forget", Key::CommandForget, "what", Key::CommandForgetWhat, true),
     CommandSpec {
         name: "remind",
-        description: "Set a reminder, or cancel one",
+        description: Key::CommandRemind,
         argument: Some(ArgumentSpec {
             name: "when",
-            description: "A time and what of: in 2h tea; every monday 9:00 report; or: cancel 3",
+            description: Key::CommandRemindWhen,
             required: true,
             form: Some("TIME TEXT | cancel ID"),
         }),
     },
-    spec("reminders", "Show the reminders of this chat"),
+    spec("reminders", Key::CommandReminders),
     CommandSpec {
         name: "private",
-        description: "Learn nothing from this chat, or from what you say anywhere; alone: show how it is",
+        description: Key::CommandPrivate,
         argument: Some(ArgumentSpec {
             name: "what",
-            description: "on or off for this chat; me on or me off for you, everywhere",
+            description: Key::CommandPrivateWhat,
             required: false,
             form: Some(PRIVATE_WORDS),
         }),
     },
-    spec("export", "Show what is held about you here (for your eyes only)"),
-    with("forgetme", "Forget what is held about you here", "confirm", "Write yes if you mean it", false),
-    spec("new", "Start a new conversation; the old conversation stays in the archive"),
-    spec("undo", "Take the last question and its answer back"),
-    spec("stop", "Stop the answer under way"),
-    with(
-        "approve",
-        "Say yes to a call of a tool that waits for it",
-        "id",
-        "Which, where several wait",
-        false,
-    ),
-    with("deny", "Say no to a call of a tool that waits for a yes", "id", "Which, where several wait", false),
+    spec("export", Key::CommandExport),
+    with("forgetme", Key::CommandForgetme, "confirm", Key::CommandForgetmeConfirm, false),
+    spec("new", Key::CommandNew),
+    spec("undo", Key::CommandUndo),
+    spec("stop", Key::CommandStop),
+    with("approve", Key::CommandApprove, "id", Key::CommandApproveId, false),
+    with("deny", Key::CommandDeny, "id", Key::CommandApproveId, false),
     CommandSpec {
         name: "ban",
-        description: "Stop hearing somebody",
+        description: Key::CommandBan,
         argument: Some(ArgumentSpec {
             name: "who",
-            description: "Their id or a mention; then, if you like: for 3d, and why",
+            description: Key::CommandBanWho,
             required: true,
             form: Some(BAN_WORDS),
         }),
     },
-    with("unban", "Hear somebody again who was banned", "who", "Their id or a mention", true),
-    with("pair", "Let somebody in by their code, or show who waits", "code", "The code", false),
-    spec("help", "List the commands"),
+    with("unban", Key::CommandUnban, "who", Key::CommandUnbanWho, true),
+    with("pair", Key::CommandPair, "code", Key::CommandPairCode, false),
+    spec("help", Key::CommandHelp),
 ];
 
 impl Command {
@@ -245,14 +232,14 @@ impl Command {
     ///
     /// # Errors
     /// Its argument is missing or wrong. The message says what to write.
-    pub fn parse(name: &str, words: &str) -> Option<Result<Self, String>> {
+    pub fn parse(name: &str, words: &str) -> Option<Result<Self, Saying>> {
         let name = name.to_ascii_lowercase();
         let name = if name == "start" { "help" } else { name.as_str() };
         let spec = COMMANDS.iter().find(|spec| spec.name == name)?;
         let words = words.trim();
         let given = (!words.is_empty()).then(|| words.to_owned());
         if let (Some(ArgumentSpec { required: true, .. }), None) = (spec.argument, &given) {
-            return Some(Err(format!("write it like this: `{}`", spec.usage())));
+            return Some(Err(Key::WriteLike.with("usage", spec.usage())));
         }
         Some(Ok(match spec.name {
             "compact" => Self::Compact { instruction: given },
@@ -270,7 +257,7 @@ impl Command {
                 ["off"] => Self::Private { me: false, on: Some(false) },
                 ["me", "on"] => Self::Private { me: true, on: Some(true) },
                 ["me", "off"] => Self::Private { me: true, on: Some(false) },
-                _ => return Some(Err(format!("write it like this: `{}`", spec.usage()))),
+                _ => return Some(Err(Key::WriteLike.with("usage", spec.usage()))),
             },
             "export" => Self::Export,
             "forgetme" => Self::ForgetMe { confirmed: matches!(words, "yes" | "true" | "confirm") },
@@ -488,7 +475,9 @@ pub struct CommandCall {
     pub direct: bool,
     pub at: Timestamp,
     /// The command, or what is wrong with it.
-    pub command: Result<Command, String>,
+    pub command: Result<Command, Saying>,
+    /// The language of the place, where it has one of its own.
+    pub language: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -521,7 +510,7 @@ mod tests {
             let words = if spec.name == "private" { "on" } else { "words" };
             let command = Command::parse(spec.name, words).expect("is known").expect("is whole");
             assert_eq!(command.name(), spec.name);
-            assert!(spec.description.len() <= 100 && spec.name.len() <= 32, "{}", spec.name);
+            assert!(spec.name.len() <= 32, "{}", spec.name);
         }
     }
 
@@ -531,7 +520,7 @@ mod tests {
             Some(Ok(Command::Ban(BanOrder { who, lasts, reason }))) => {
                 Ok((who, lasts.map(|lasts| lasts.as_hours()), reason))
             }
-            Some(Err(wrong)) => Err(wrong),
+            Some(Err(wrong)) => Err(wrong.to_string()),
             other => panic!("{other:?}"),
         };
         let why = |why: &str| Some(why.to_owned());
@@ -555,7 +544,7 @@ mod tests {
 
     #[test]
     fn a_missing_argument_is_named() {
-        let error = Command::parse("remember", "  ").expect("is known").expect_err("needs words");
+        let error = Command::parse("remember", "  ").expect("is known").expect_err("needs words").to_string();
         assert!(error.contains("/remember TEXT"), "{error}");
         assert!(Command::parse("dance", "").is_none());
     }

@@ -17,6 +17,7 @@ pub mod summary;
 #[expect(clippy::unwrap_used, reason = "a test may panic")]
 pub mod testing;
 pub mod text;
+pub mod texts;
 pub mod tier;
 pub mod tokens;
 pub mod tool;

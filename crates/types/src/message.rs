@@ -381,6 +381,8 @@ pub struct Inbound {
     pub direct: bool,
     /// What people see as the name of the chat; `None` for a private chat, and where the platform does not say.
     pub chat_name: Option<String>,
+    /// The language of the place, where it has one of its own.
+    pub language: Option<String>,
     /// The message that it answers, where the platform says so.
     pub reply_to: Option<MessageId>,
     /// Whose text it has besides its author's: the people whom it quotes or forwards.
@@ -445,6 +447,9 @@ pub struct Pending {
     /// The name of the chat, where it is new.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat_name: Option<String>,
+    /// The language of the place, where it is new; empty: it has none of its own any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub language: Option<String>,
     /// Whose text it has besides its author's: the people whom it quotes or forwards.
     #[serde(default, rename = "voices", skip_serializing_if = "Provenance::is_empty")]
     pub provenance: Provenance,

@@ -52,7 +52,9 @@ impl ChannelState {
             return Ok(false);
         }
         let now = self.shared.ports.now();
-        let events = self.handle.read(|conversation| notice::with_unsure(conversation, events, now));
+        let settings = self.handle.settings();
+        let events =
+            self.handle.read(|conversation| notice::with_unsure(conversation, &settings, events, now));
         self.commit(events).await?;
         Ok(true)
     }

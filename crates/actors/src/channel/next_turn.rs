@@ -88,6 +88,7 @@ mod tests {
             addressed: text.ends_with('!'),
             direct: false,
             chat_name: None,
+            language: None,
             provenance: cairn_types::message::Provenance::default(),
             reminder: None,
             fingerprint: String::new(),

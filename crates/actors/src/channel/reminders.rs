@@ -5,6 +5,7 @@ use cairn_types::event::{Event, MessageEvent, ReminderEvent};
 use cairn_types::ids::ReminderId;
 use cairn_types::ports::StoreError;
 use cairn_types::reminder::Reminder;
+use cairn_types::texts::Key;
 
 use super::state::{ChannelState, Failed, answer};
 use crate::failure::{ChannelFault, RuntimeError};
@@ -31,8 +32,7 @@ impl ChannelState {
         let known = self.handle.read(|conversation| conversation.reminders.get(&id).cloned());
         let theirs = known.filter(|known| owner.is_none_or(|owner| known.by.id == owner));
         let Some(reminder) = theirs else {
-            let none = format!("there is no reminder `{id}` that you may cancel here");
-            return Err(RuntimeError::Reminder(none).into());
+            return Err(RuntimeError::Reminder(Key::ReminderUnknown.with("id", id.as_str())).into());
         };
         self.commit(vec![Event::Reminder(ReminderEvent::Cancelled { id, by: Some(by) })]).await?;
         Ok(reminder)

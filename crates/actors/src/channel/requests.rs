@@ -15,6 +15,7 @@ use cairn_types::event::{
 use cairn_types::ids::{Generation, LOCAL_PLATFORM, MessageId, RunId, TurnId};
 use cairn_types::message::{Amendment, Author, Change, Entry, Inbound, Pending, Role, fingerprint};
 use cairn_types::ports::{Admission, Answer, Mark, Refusal, Seen, StoreError};
+use cairn_types::texts::Key;
 
 use super::state::{ChannelState, Failed, answer};
 use super::turns::answer_of;
@@ -219,6 +220,7 @@ impl ChannelState {
             addressed: inbound.addressed,
             direct: inbound.direct,
             chat_name: self.new_name(inbound),
+            language: self.new_language(inbound),
             provenance: inbound.provenance.clone(),
             reminder: None,
             fingerprint: print,
@@ -242,6 +244,12 @@ impl ChannelState {
             tracing::debug!(channel = %self.handle.id, name, "a chat has this name");
             name.clone()
         })
+    }
+
+    /// The language of the place, where it is another than before; empty: it has none of its own any more.
+    fn new_language(&self, inbound: &Inbound) -> Option<String> {
+        let is_known = self.handle.read(|conversation| conversation.language == inbound.language);
+        (!is_known).then(|| inbound.language.clone().unwrap_or_default())
     }
 
     /// Commits a message. Its waiter joins first, since the turn may end soon.
@@ -395,8 +403,7 @@ impl ChannelState {
             return Ok(Compaction::Run(self.ticket(run, true, true)));
         }
         if self.handle.read(|conversation| conversation.queued_runs.len()) >= QUEUED_MAX {
-            let words = format!("{QUEUED_MAX} compactions wait already; ask again when they are done");
-            return Err(RuntimeError::Limited(words).into());
+            return Err(RuntimeError::Limited(Key::CompactTooMany.with("n", QUEUED_MAX)).into());
         }
         let asked =
             self.handle.read(|conversation| request_manual(conversation, settings, instruction, tell, now));
@@ -505,9 +512,10 @@ impl ChannelState {
 
     async fn take_back(&mut self) -> Result<String, Failed<RuntimeError>> {
         self.stop_open_turn().await?;
-        let event = self.handle.read(undo).map_err(|error| RuntimeError::NothingToUndo(error.to_string()))?;
+        let event =
+            self.handle.read(undo).map_err(|error| RuntimeError::NothingToUndo(error.told().into()))?;
         let Event::Turn(TurnEvent::Undone { turn, .. }) = &event else {
-            return Err(RuntimeError::NothingToUndo("there is no turn to take back".to_owned()).into());
+            return Err(RuntimeError::NothingToUndo(Key::UndoNothing.into()).into());
         };
         let turn = turn.clone();
         let said = self.handle.read(|conversation| {

@@ -19,6 +19,7 @@ use cairn_types::ids::{LOCAL_PLATFORM, MessageId, OutboxId, Seq, TurnId};
 use cairn_types::message::{Inbound, Part, Pending, Role, ToolCall, fingerprint};
 use cairn_types::model::{Finish, Usage};
 use cairn_types::ports::{Answer, Mark, Reply, StoreError, Toolset, TurnFailure};
+use cairn_types::texts::Key;
 use cairn_types::tool::approval::ApprovalOutcome;
 use cairn_types::tool::{Effect, ToolOutcome, ToolUse, logged_arguments};
 use ractor::ActorProcessingErr;
@@ -549,7 +550,7 @@ impl ChannelState {
     /// The end of a turn that failed. In a chat a note says so.
     fn failed(&self, failure: TurnFailure, drafts: Vec<Event>) -> Option<Closing> {
         let outcome = TurnOutcome::Failed { code: failure.code.clone(), message: failure.message.clone() };
-        let note = Some(failure::note(&failure.code).to_owned());
+        let note = Some(self.handle.say(failure::note(&failure.code)));
         self.unanswered(outcome, failure, "the turn failed", note, drafts)
     }
 
@@ -558,10 +559,10 @@ impl ChannelState {
         let draft = self
             .handle
             .read(|conversation| conversation.open_turn.as_ref().map(|open| draft_of(open, &drafts)));
-        let note = draft
-            .flatten()
-            .is_some()
-            .then(|| format!("{}\n\n*(stopped)*", self.handle.shown_so_far()).trim_start().to_owned());
+        let note = draft.flatten().is_some().then(|| {
+            let (shown, mark) = (self.handle.shown_so_far(), self.handle.say(Key::StoppedMark));
+            format!("{shown}\n\n*{mark}*").trim_start().to_owned()
+        });
         let call_result = "the turn was stopped";
         self.unanswered(TurnOutcome::Stopped, failure::stopped(), call_result, note, drafts)
     }
@@ -569,7 +570,7 @@ impl ChannelState {
     /// The end of a turn that was given up.
     fn dead_lettered(&self) -> Option<Closing> {
         let failure = failure::dead_letter();
-        let note = Some(failure::note(&failure.code).to_owned());
+        let note = Some(self.handle.say(failure::note(&failure.code)));
         self.unanswered(TurnOutcome::DeadLettered, failure, "the turn was given up", note, Vec::new())
     }
 

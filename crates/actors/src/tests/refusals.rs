@@ -3,6 +3,7 @@
 use cairn_core::notice::Withheld;
 use cairn_types::event::{DeliveryEvent, Event};
 use cairn_types::message::REFUSED_TEXT;
+use cairn_types::texts::Saying;
 
 use super::common::model::{Kind, words};
 use super::common::*;
@@ -33,7 +34,7 @@ async fn an_old_message_that_a_server_refuses_is_left_out_and_the_rest_stays() {
     assert_eq!(live.ask_in_group("now", "still there?").await, "re: still there?");
     let sent = words(world.model.requests(Kind::Reply).last().unwrap());
     assert!(!sent.contains(POISON) && sent.contains("apple 7"), "{sent}");
-    assert_eq!(notes(&world), [Withheld::Part.told()], "the chat is told, once");
+    assert_eq!(notes(&world), [Saying::from(Withheld::Part.told()).to_string()], "the chat is told, once");
     let before = n_requests(&world);
     for n in 0..3 {
         assert_eq!(live.ask_in_group(&format!("later{n}"), "and now?").await, "re: and now?");

@@ -24,6 +24,7 @@ use cairn_types::people::said::SaidFilter;
 use cairn_types::ports::{Hit, HitKind, LineRange, MemoryFilter, Query};
 use cairn_types::reminder::Reminder;
 use cairn_types::text::edges::READ_TOOL;
+use cairn_types::texts::{Key, Saying};
 use jiff::Timestamp;
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::TimeZone;
@@ -221,7 +222,7 @@ impl Builtin {
         };
         let (when, rest) = reminder::read(&phrase, now, &zone)?;
         if !rest.is_empty() {
-            return Err(format!("`{phrase}` is no time: {}", reminder::HOW));
+            return Err(format!("`{phrase}` is no time: {}", Saying::from(Key::ReminderHow)));
         }
         let text = text_argument(arguments, "text")?;
         let mut recalled = Vec::new();

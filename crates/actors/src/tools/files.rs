@@ -8,6 +8,7 @@ use cairn_types::ids::{ArtifactId, ChannelId, LOCAL_PLATFORM, OutboxId, Seq, Tur
 use cairn_types::message::{Artifact, FileNote};
 use cairn_types::ports::StoreError;
 use cairn_types::text::checksum::checksum;
+use cairn_types::texts::{Key, Saying};
 use cairn_types::tool::OutputFile;
 
 use crate::handle::ChannelHandle;
@@ -25,6 +26,15 @@ pub(crate) enum Unsendable {
     NoFiles,
     #[error("{platform} takes files of up to {} from bots, and this one has {}", size(*max), size(*bytes))]
     TooLarge { platform: String, max: u64, bytes: u64 },
+}
+
+impl Unsendable {
+    /// What people are told of the file; `None`: they see its name.
+    fn told(&self, name: &str) -> Option<Saying> {
+        let Self::TooLarge { platform, max, bytes } = self else { return None };
+        let told = Key::FileTooLarge.with("name", name).with("platform", platform.as_str());
+        Some(told.with("max", size(*max)).with("bytes", size(*bytes)))
+    }
 }
 
 /// A number of bytes as people read it.
@@ -170,7 +180,7 @@ pub(super) struct Outgoing {
     pub(super) notes: Vec<String>,
     files: Vec<SentFile>,
     /// What people are told of files that cannot be sent.
-    told: Vec<String>,
+    told: Vec<Saying>,
 }
 
 impl Outgoing {
@@ -193,7 +203,7 @@ impl Outgoing {
                     metrics::counter!("cairn_files_too_large_total", "platform" => channel.platform().to_owned())
                         .increment(1);
                     tracing::warn!(%channel, artifact = %file.artifact, bytes = file.bytes, "a file is too large to be sent");
-                    self.told.push(format!("I have a file, {}, that I cannot send: {why}.", file.name));
+                    self.told.extend(why.told(&file.name));
                 }
             }
         }
@@ -210,7 +220,8 @@ impl Outgoing {
             return None;
         }
         tracing::debug!(channel = %handle.id, call, files = self.files.len(), "files of a result are to be sent");
-        intent(handle, first.as_str(), self.told.join("\n"), self.files)
+        let told: Vec<String> = self.told.into_iter().map(|saying| handle.say(saying)).collect();
+        intent(handle, first.as_str(), told.join("\n"), self.files)
     }
 }
 

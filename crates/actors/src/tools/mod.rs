@@ -16,6 +16,7 @@ use cairn_types::event::Event;
 use cairn_types::memory::SpokenWords;
 use cairn_types::message::{Provenance, ToolCall};
 use cairn_types::ports::{Tool, Toolset};
+use cairn_types::texts::{Key, Saying};
 use cairn_types::tool::defs::ToolDef;
 use cairn_types::tool::result_class::ResultClass;
 use cairn_types::tool::{Effect, NAME_MAX, ToolOutcome, ToolOutput, is_name};
@@ -70,7 +71,7 @@ pub(crate) enum Verdict {
     /// Needs an approval, but this entry of `always_allow` permits it.
     Allowed(String),
     /// Needs an approval, for this reason.
-    Asks(String),
+    Asks(Saying),
     /// Is not made, for this reason.
     Refused(String),
 }
@@ -175,7 +176,7 @@ impl Toolbox {
             let field = |name: &str| call.arguments.get(name).and_then(Value::as_str).unwrap_or_default();
             grounds
                 .is_from_tools(&format!("{} {}", field("subject"), field("text")))
-                .then(|| "results of tools, which become no memory by themselves".to_owned())
+                .then(|| Key::ReasonToolsMemory.into())
         } else if call.name == MEMORY_FORGET {
             // People ask for themselves; what others wrote, whom nobody knows, may ask in their name.
             let others = Provenance { people: BTreeSet::new(), ..provenance.clone() };

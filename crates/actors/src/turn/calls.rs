@@ -11,6 +11,7 @@ use cairn_types::ids::{ApprovalId, ChannelId, LOCAL_PLATFORM, OutboxId, Seq, Tur
 use cairn_types::memory::{Memory, SpokenWords};
 use cairn_types::message::{Role, ToolCall};
 use cairn_types::ports::{Platform, TurnFailure};
+use cairn_types::texts::{Key, Saying};
 use cairn_types::tool::approval::{Approval, ApprovalOutcome, approval_id};
 use cairn_types::tool::{CALLS_MAX, Effect, ToolOutcome, ToolUse, logged_arguments, logged_error};
 use futures::StreamExt as _;
@@ -57,6 +58,8 @@ fn question_id(channel: &ChannelId, turn: &TurnId, approval: &ApprovalId) -> Out
 
 struct AskedCall<'a> {
     approval: Approval,
+    /// The question, as it was put to the chat.
+    question: String,
     request: OpenRequest<'a>,
 }
 
@@ -181,7 +184,7 @@ impl Turn {
             planned.push(PlannedCall { ordinal, call, effect, refused, asked: None, allowed_by });
         }
         let asking: Vec<_> =
-            reasons.iter().map(|(ordinal, reason)| (&planned[*ordinal].call, reason.as_str())).collect();
+            reasons.iter().map(|(ordinal, reason)| (&planned[*ordinal].call, reason)).collect();
         let asked = self.ask(&asking).await?;
         for ((ordinal, _), asked) in reasons.iter().zip(asked) {
             match asked {
@@ -256,7 +259,7 @@ impl Turn {
     /// instead.
     async fn ask(
         &self,
-        calls: &[(&ToolCall, &str)],
+        calls: &[(&ToolCall, &Saying)],
     ) -> Result<Vec<Result<AskedCall<'_>, String>>, TurnFailure> {
         let mut out = Vec::with_capacity(calls.len());
         let mut events = Vec::new();
@@ -265,10 +268,12 @@ impl Turn {
                 out.push(Err(refusal));
                 continue;
             }
-            let approval = self.approval(call, reason, events.len() as u64 + 1);
+            let approval = self.approval(call, reason.to_string(), events.len() as u64 + 1);
+            let texts = self.args.handle.texts();
+            let question = approval.question(&texts, (*reason).clone());
             events.push(Event::Approval(ApprovalEvent::Asked { approval: approval.clone() }));
             let request = self.args.handle.approvals.expect(approval.id.clone());
-            out.push(Ok(AskedCall { approval, request }));
+            out.push(Ok(AskedCall { approval, question, request }));
         }
         if events.is_empty() {
             return Ok(out);
@@ -277,7 +282,8 @@ impl Turn {
         if let Some(show) = &self.args.show {
             show.typing().pause().await;
         }
-        events.extend(out.iter().flatten().filter_map(|asked| self.question(&asked.approval)));
+        events
+            .extend(out.iter().flatten().filter_map(|asked| self.question(&asked.approval, &asked.question)));
         self.step(events).await?;
         for asked in out.iter().flatten() {
             self.args.handle.subscribers.approval(&asked.approval);
@@ -317,7 +323,7 @@ impl Turn {
         Ok(())
     }
 
-    fn approval(&self, call: &ToolCall, reason: &str, ordinal: u64) -> Approval {
+    fn approval(&self, call: &ToolCall, reason: String, ordinal: u64) -> Approval {
         let asked_at = self.args.shared.ports.now();
         let secs = i64::try_from(self.settings.trust.approval_secs).unwrap_or(i64::MAX / 2);
         let (id, turn) = self.args.handle.read(|conversation| {
@@ -331,14 +337,14 @@ impl Turn {
             tool: call.name.clone(),
             arguments: call.arguments.clone(),
             caused_by: self.caused_by(),
-            reason: reason.to_owned(),
+            reason,
             asked_at,
             expires_at: asked_at.checked_add(SignedDuration::from_secs(secs)).unwrap_or(jiff::Timestamp::MAX),
         }
     }
 
     /// The question to a chat. A local channel gets [`cairn_types::ports::Progress::Approval`] instead.
-    fn question(&self, approval: &Approval) -> Option<Event> {
+    fn question(&self, approval: &Approval, words: &str) -> Option<Event> {
         let handle = &self.args.handle;
         if handle.id.platform() == LOCAL_PLATFORM {
             return None;
@@ -349,7 +355,7 @@ impl Turn {
                 id: question_id(&handle.id, &open.id, &approval.id),
                 turn: open.id.clone(),
                 seq: Seq(conversation.next_seq.0.saturating_sub(1)),
-                note: Some(approval.question()),
+                note: Some(words.to_owned()),
                 approval: Some(approval.id.clone()),
                 reply_to: open.reply_to.clone(),
                 edits: None,
@@ -383,7 +389,7 @@ impl Turn {
             // A dropped receiver is ignored.
             let _ = decision.told.send(());
         }
-        self.tell_outcome(&asked.approval, outcome, by.as_deref());
+        self.tell_outcome(&asked.approval, asked.question, outcome, by.as_deref());
         let (last, held) = {
             let mut approvals = self.approvals.lock();
             approvals.open -= 1;
@@ -418,7 +424,13 @@ impl Turn {
     }
 
     /// Edits the question in the chat to show its outcome. Its buttons disappear with that.
-    fn tell_outcome(&self, approval: &Approval, outcome: ApprovalOutcome, by: Option<&str>) {
+    fn tell_outcome(
+        &self,
+        approval: &Approval,
+        question: String,
+        outcome: ApprovalOutcome,
+        by: Option<&str>,
+    ) {
         let (shared, handle) = (&self.args.shared, &self.args.handle);
         let Some(platform) = shared.ports.platform(&handle.id) else { return };
         let message = handle.read(|conversation| {
@@ -427,11 +439,11 @@ impl Turn {
         });
         let Some(message) = message else { return };
         let told = match (outcome, by) {
-            (ApprovalOutcome::Granted, Some(by)) => format!("Yes, by {by}."),
-            (ApprovalOutcome::Denied, Some(by)) => format!("No, by {by}."),
-            _ => "Nobody answered in time: it was not done.".to_owned(),
+            (ApprovalOutcome::Granted, Some(by)) => handle.say(Key::EndedYes.with("by", by)),
+            (ApprovalOutcome::Denied, Some(by)) => handle.say(Key::EndedNo.with("by", by)),
+            _ => handle.say(Key::EndedExpired),
         };
-        let (ports, question) = (Arc::clone(&shared.ports), approval.question());
+        let ports = Arc::clone(&shared.ports);
         let channel = handle.id.clone();
         shared.lifecycle.tasks.spawn("tell an approval's end", async move {
             let last = ports.split(&platform, question, Platform::split).await.pop().unwrap_or_default();

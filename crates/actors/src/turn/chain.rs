@@ -21,6 +21,7 @@ use cairn_types::event::{DeliveryEvent, Event, ModelNews, TurnEvent};
 use cairn_types::ids::Seq;
 use cairn_types::model::{Attempt, ModelError};
 use cairn_types::ports::TurnFailure;
+use cairn_types::texts::Key;
 use cairn_types::window_bounds::Suspicion;
 
 use super::outage::note_id;
@@ -552,13 +553,14 @@ impl Turn {
         if std::mem::replace(&mut self.outage_wait.told, true) {
             return Ok(());
         }
+        let words = self.args.handle.say(Key::Outage);
         let note = self.args.handle.read(|conversation| {
             let open = conversation.open_turn.as_ref()?;
             Some(Event::Delivery(DeliveryEvent::Intended {
                 id: note_id(&conversation.channel, &open.id),
                 turn: open.id.clone(),
                 seq: Seq(conversation.next_seq.0.saturating_sub(1)),
-                note: Some(failure::OUTAGE_NOTE.to_owned()),
+                note: Some(words),
                 approval: None,
                 reply_to: open.reply_to.clone(),
                 edits: None,

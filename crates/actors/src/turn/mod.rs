@@ -113,8 +113,11 @@ impl Turn {
             }
             if call.tool_calls.is_empty() {
                 let (silent, now) = (self.strip_silence(&mut call), self.args.shared.ports.now());
-                let (entry, added) =
-                    if silent { (call.into_entry(now), None) } else { call.into_answer(now) };
+                let (entry, added) = if silent {
+                    (call.into_entry(now), None)
+                } else {
+                    call.into_answer(now, &self.args.handle.texts())
+                };
                 if let Some(added) = added {
                     self.args.handle.subscribers.delta(&added);
                 }

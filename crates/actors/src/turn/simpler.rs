@@ -69,7 +69,7 @@ impl Turn {
             tracing::warn!(%channel, model, "the model's server refuses the conversation: the last message was answered alone");
         }
         metrics::counter!("cairn_history_withheld_total", "model" => model.clone()).increment(1);
-        let note = self.args.handle.read(|conversation| note_of_withheld(conversation, what));
+        let note = self.args.handle.read(|conversation| note_of_withheld(conversation, &self.settings, what));
         match note {
             Some(note) => self.step(vec![note]).await,
             None => Ok(()),

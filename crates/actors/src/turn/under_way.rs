@@ -9,6 +9,7 @@ use cairn_types::event::{Event, TurnEvent};
 use cairn_types::message::{Entry, Part, Provenance, Role, ToolCall};
 use cairn_types::model::{Finish, ModelError, Usage};
 use cairn_types::provider_state::ProviderState;
+use cairn_types::texts::Texts;
 use cairn_types::tokens::estimate;
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -183,8 +184,8 @@ impl Call {
 
     /// The output as the turn's answer, with a note if the model did not finish it itself. Also returns what the note adds
     /// to the text that was shown.
-    pub(super) fn into_answer(self, now: Timestamp) -> (Entry, Option<String>) {
-        let note = notice::of_finish(self.finish, &self.text, self.lost_call);
+    pub(super) fn into_answer(self, now: Timestamp, texts: &Texts) -> (Entry, Option<String>) {
+        let note = notice::of_finish(self.finish, &self.text, self.lost_call, texts);
         let mut entry = self.into_entry(now);
         let added = note.map(|note| {
             let added = if entry.parts.is_empty() { note.clone() } else { format!("\n{note}") };

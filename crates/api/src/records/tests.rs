@@ -66,6 +66,7 @@ fn conversation() -> Conversation {
         addressed: true,
         direct: false,
         chat_name: None,
+        language: None,
         provenance: cairn_types::message::Provenance::default(),
         reminder: None,
         fingerprint: "f".to_owned(),
@@ -134,6 +135,7 @@ fn agent() -> AgentSettings {
         trust: cairn_core::trust::TrustSettings::default(),
         max_rounds: 8,
         timezone: "UTC".to_owned(),
+        languages: cairn_types::texts::Languages::default(),
     }
 }
 

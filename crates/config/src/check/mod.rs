@@ -1,6 +1,7 @@
 //! Checks beyond keys and their ranges: unknown names, and values that contradict each other.
 
 mod agents;
+mod languages;
 mod models;
 mod network;
 mod openai_api;
@@ -23,6 +24,7 @@ use super::types::{AdminConfig, Limits, Log};
 use super::url;
 
 pub(super) use agents::{check_agents, check_prices};
+pub(super) use languages::check_languages;
 pub(super) use models::{check_models, trimmed, url_trouble};
 pub(super) use network::{bot_path, check_bots, check_operators, check_webhooks};
 pub(super) use openai_api::check_openai_api;

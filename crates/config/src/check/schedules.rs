@@ -1,6 +1,7 @@
 //! Checks of `[[schedules]]`.
 
-use cairn_core::reminder::{HOW, TEXT_MAX, rule_of};
+use cairn_core::reminder::{TEXT_MAX, rule_of};
+use cairn_types::texts::{Key, Saying};
 use jiff::tz::TimeZone;
 
 use super::{Check, IdRule, below, key_path};
@@ -32,7 +33,11 @@ pub(crate) fn check_schedules(check: &mut Check<'_, '_>, config: &Config) {
         }
         if let Err(why) = rule_of(&schedule.every) {
             let hint = "such as every = \"weekday 7:00\" or every = \"0 9 1 * *\"";
-            let why = if why == HOW { "it is no recurrence".to_owned() } else { why };
+            let why = if why == Saying::from(Key::ReminderHow) {
+                "it is no recurrence".to_owned()
+            } else {
+                why.to_string()
+            };
             check.wrong(&below(&at, "every"), format!("`every` = \"{}\": {why}", schedule.every), hint);
         }
         let n_chars = schedule.prompt.trim().chars().count();

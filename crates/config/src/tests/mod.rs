@@ -1,6 +1,7 @@
 //! Tests of the configuration.
 
 mod errors;
+mod languages;
 mod log;
 mod lookup;
 mod networks;

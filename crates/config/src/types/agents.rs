@@ -11,6 +11,7 @@ use cairn_core::settings::{
 use cairn_core::trust::TrustSettings;
 use cairn_types::ids::AgentId;
 use cairn_types::model::ModelInfo;
+use cairn_types::texts::{ENGLISH, Languages};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -63,6 +64,11 @@ pub struct AgentConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"prompts/en/compactor.md.j2")]
     pub compactor_prompt: Option<PathBuf>,
+    /// The language of the bot's own texts in chats: answers to commands, notices, approval questions. "en", "de", "fr", "es",
+    /// "pt", "it", "pl", "ru", "uk", "zh", "ja", or the tag of a file TAG.toml in the folder prompts/texts beside this file, with
+    /// the keys of prompts/texts/en.toml in the source code. "pt-BR" uses "pt" if it has no file of its own. The language of
+    /// answers is up to the model and its prompt.
+    pub language: String,
     /// The time zone of dates shown to the model: an IANA name.
     pub timezone: String,
     /// Maximum number of matching memories that are added to a request. 0: none, but the model can still search for
@@ -100,6 +106,9 @@ pub struct AgentConfig {
     /// The compaction prompt, rendered.
     #[serde(skip)]
     pub compaction_prompt: String,
+    /// The texts of `language`, and of the languages of places.
+    #[serde(skip)]
+    pub languages: Languages,
 }
 
 fn has_no_id(id: &AgentId) -> bool {
@@ -115,6 +124,7 @@ impl Default for AgentConfig {
             prompt: None,
             prompt_text: None,
             compactor_prompt: None,
+            language: ENGLISH.to_owned(),
             timezone: "UTC".to_owned(),
             recall_limit: 6,
             quote_tokens: 300,
@@ -130,6 +140,7 @@ impl Default for AgentConfig {
             result_guard: ResultGuardSettings::default(),
             system_prompt: String::new(),
             compaction_prompt: String::new(),
+            languages: Languages::default(),
         }
     }
 }

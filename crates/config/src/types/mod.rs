@@ -132,6 +132,9 @@ pub struct Config {
     /// `cairn store retain --dry-run` shows what a pass would do. For artifacts, see `artifact_days` and `artifact_mib`
     /// above.
     pub retention: RetentionSettings,
+    /// The files of further languages that were read.
+    #[serde(skip)]
+    pub language_files: Vec<PathBuf>,
 }
 
 fn is_unused(api: &OpenAiApiConfig) -> bool {
@@ -348,6 +351,7 @@ impl Config {
             max_rounds: agent.max_rounds,
             mid_turn_messages: agent.mid_turn_messages,
             timezone: agent.timezone.clone(),
+            languages: agent.languages.clone(),
         };
         if is_assumed { settings.assuming(max_output_tokens) } else { settings }
     }

@@ -348,6 +348,10 @@ pub struct PlaceKeys {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = [1_122_334_455_667_788_993_u64], extend("x-telegram" = [123_456_789], "x-bridges" = ["@ann:example.org"]))]
     pub members: Option<Vec<PlatformId>>,
+    /// The language of what the bot itself says there, as `language` of agents. Not set: the agent's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"de")]
+    pub language: Option<String>,
 }
 
 /// Where a webhook is served unless configured.
@@ -401,6 +405,7 @@ impl PlaceKeys {
             chat: text(&self.chat),
             thread: text(&self.thread),
             agent: self.agent.as_deref().map(AgentId::from),
+            language: self.language.clone(),
             respond: self.respond,
             members: self.members.as_deref().map(texts),
         }

@@ -5,6 +5,8 @@ mod limits;
 pub use crate::window_size::{ASSUMED_WINDOW, Growth, OUTPUT_RESERVE_MAX, WindowSize, WindowSource};
 pub use limits::RuntimeLimits;
 
+use std::sync::Arc;
+
 use crate::conversation::{Conversation, Learnt};
 use crate::settings::{
     CompactionSettings, MemorySettings, PruningSettings, ResultGuardSettings, WindowGuard,
@@ -12,6 +14,7 @@ use crate::settings::{
 use crate::trust::TrustSettings;
 use crate::window::frame_tokens;
 use cairn_types::ids::AgentId;
+use cairn_types::texts::{Languages, Texts};
 use cairn_types::tool::defs::ToolDefs;
 
 /// An agent's settings on one model of its chain, resolved from the configuration.
@@ -50,9 +53,16 @@ pub struct AgentSettings {
     pub mid_turn_messages: bool,
     /// The time zone of dates that are shown to the model; an IANA name.
     pub timezone: String,
+    /// What the bot itself says in chats.
+    pub languages: Languages,
 }
 
 impl AgentSettings {
+    /// The texts for a conversation: in the language of its place, else in the agent's.
+    pub fn texts(&self, conversation: &Conversation) -> &Arc<Texts> {
+        self.languages.of(conversation.language.as_deref())
+    }
+
     /// Sets a window that starts small and grows up to the current one, since nothing is known of the model's window.
     #[must_use]
     pub fn assuming(mut self, max_output_tokens: Option<u64>) -> Self {

@@ -80,6 +80,7 @@ fn edited(
         addressed: false,
         direct: conversation.direct_with.as_ref() == Some(&author.id),
         chat_name: None,
+        language: None,
         // Whoever wrote it besides its author wrote it still.
         provenance: newest.provenance.clone(),
         reminder: None,

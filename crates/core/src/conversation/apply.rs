@@ -381,6 +381,9 @@ impl Conversation {
         } else if let Some(name) = &pending.chat_name {
             self.name = Some(name.clone());
         }
+        if let Some(language) = &pending.language {
+            self.language = Some(language.clone()).filter(|language| !language.is_empty());
+        }
         if let Some(fired) = &pending.reminder {
             reminder::fired(&mut self.reminders, fired);
         }

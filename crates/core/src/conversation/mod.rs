@@ -309,6 +309,9 @@ pub struct Conversation {
     /// What people see as the name of the chat: a private one has the person's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// The language of the place, where it has one of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub language: Option<String>,
     /// The person whom this private chat is with, `PLATFORM/USER`; none in a group.
     #[serde(default)]
     pub direct_with: Option<String>,
@@ -408,6 +411,7 @@ impl Conversation {
             owed: Vec::new(),
             undelivered: Vec::new(),
             name: None,
+            language: None,
             direct_with: None,
             left: Provenance::default(),
             heard: Provenance::default(),

@@ -8,6 +8,7 @@ use crate::turn::{Span, spans};
 use cairn_types::event::{Event, TurnEvent};
 use cairn_types::ids::{MessageId, Seq, TurnId};
 use cairn_types::message::Role;
+use cairn_types::texts::{Key, Saying};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Undone {
@@ -17,17 +18,33 @@ pub struct Undone {
 }
 
 /// Why the last turn cannot be undone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UndoError {
-    #[error("an answer is under way; stop it first")]
     Open,
     /// There is none.
-    #[error("there is nothing to take back")]
     Nothing,
-    #[error("the last turn is being summarised; try again when that is done")]
     Sealed,
-    #[error("the last turn has been summarised already and cannot be taken back")]
     Summarised,
+}
+
+impl std::error::Error for UndoError {}
+
+impl std::fmt::Display for UndoError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        Saying::from(self.told()).fmt(f)
+    }
+}
+
+impl UndoError {
+    /// Why, for a chat.
+    pub fn told(self) -> Key {
+        match self {
+            Self::Open => Key::UndoOpen,
+            Self::Nothing => Key::UndoNothing,
+            Self::Sealed => Key::UndoSealed,
+            Self::Summarised => Key::UndoSummarised,
+        }
+    }
 }
 
 /// The event that archives the last turn that ended. One that is pending or open is none of those: an open one is

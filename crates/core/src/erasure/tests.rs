@@ -68,6 +68,7 @@ impl Book {
             addressed: true,
             direct: channel == PRIVATE,
             chat_name: None,
+            language: None,
             provenance: Provenance::default(),
             tokens: 0,
         };

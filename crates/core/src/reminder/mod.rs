@@ -14,10 +14,11 @@ use cairn_types::ids::ReminderId;
 use cairn_types::message::{Author, Part, Pending, Provenance, fingerprint, pending_tokens};
 use cairn_types::reminder::{Fired, Reminder};
 use cairn_types::text::escape::escape_name;
+use cairn_types::texts::{Key, Saying};
 
 use crate::silence::SILENCE;
 
-pub use phrase::{HOW, When, read};
+pub use phrase::{When, read};
 pub use rule::{PERIOD_MIN, Rule};
 
 /// Most reminders of one person in a channel.
@@ -58,11 +59,11 @@ pub fn zone(name: &str) -> TimeZone {
 ///
 /// # Errors
 /// It is none. The message says why.
-pub fn rule_of(every: &str) -> Result<String, String> {
+pub fn rule_of(every: &str) -> Result<String, Saying> {
     let phrase = format!("every {}", every.trim());
     match read(&phrase, Timestamp::UNIX_EPOCH, &TimeZone::UTC)? {
         (When::Every(rule), "") => Rule::read(&rule).map(|_| rule),
-        _ => Err(HOW.to_owned()),
+        _ => Err(Key::ReminderHow.into()),
     }
 }
 
@@ -70,39 +71,39 @@ pub fn rule_of(every: &str) -> Result<String, String> {
 ///
 /// # Errors
 /// It is empty, too long, in the past, too far ahead, too frequent, or there are too many. The message says which.
-pub fn set(conversation: &Conversation, new: NewReminder, now: Timestamp) -> Result<Reminder, String> {
+pub fn set(conversation: &Conversation, new: NewReminder, now: Timestamp) -> Result<Reminder, Saying> {
     let NewReminder { id, by, text, when, zone: zone_name, provenance } = new;
     let text = text.trim();
     if text.is_empty() {
-        return Err("say after the time what to remind of".to_owned());
+        return Err(Key::ReminderNoText.into());
     }
     let n_chars = text.chars().count();
     if n_chars > TEXT_MAX {
-        return Err(format!("the text has {n_chars} characters; at most {TEXT_MAX} are kept"));
+        return Err(Key::ReminderTooLong.with("chars", n_chars).with("max", TEXT_MAX));
     }
     let (due, rule) = match when {
         When::Once(at) => (at, None),
         When::Every(text) => {
             let rule = Rule::read(&text)?;
-            let next = rule.next(now, &zone(&zone_name)).ok_or("it never fires")?;
+            let next = rule.next(now, &zone(&zone_name)).ok_or(Key::ReminderNever)?;
             (next, Some(text))
         }
     };
     if due <= now {
-        return Err("that time is over".to_owned());
+        return Err(Key::ReminderOver.into());
     }
     if rule.is_none() && due.duration_since(now) > AHEAD_MAX {
-        return Err("that is more than five years ahead".to_owned());
+        return Err(Key::ReminderFar.into());
     }
     let known = &conversation.reminders;
     let replaces = id.as_ref().is_some_and(|id| known.contains_key(id));
     let of_person = known.values().filter(|reminder| reminder.by.id == by.id && !reminder.id.is_schedule());
     let is_schedule = id.as_ref().is_some_and(ReminderId::is_schedule);
     if !is_schedule && of_person.count() >= PERSON_MAX {
-        return Err(format!("there are {PERSON_MAX} reminders of yours here already; cancel one first"));
+        return Err(Key::ReminderPersonMax.with("max", PERSON_MAX));
     }
     if !replaces && known.len() >= CHANNEL_MAX {
-        return Err(format!("this chat has {CHANNEL_MAX} reminders already; cancel one first"));
+        return Err(Key::ReminderChatMax.with("max", CHANNEL_MAX));
     }
     let id = id.unwrap_or_else(|| ReminderId::from((conversation.newest_reminder + 1).to_string()));
     let text = text.to_owned();
@@ -155,6 +156,7 @@ pub fn fire(conversation: &Conversation, reminder: &Reminder, now: Timestamp) ->
         addressed: true,
         direct: false,
         chat_name: None,
+        language: None,
         provenance: reminder.provenance.clone(),
         reminder: Some(Fired { id: reminder.id.clone(), next }),
         tokens: 0,

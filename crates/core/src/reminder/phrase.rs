@@ -4,6 +4,8 @@ use jiff::civil::{Date, Time};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, ToSpan};
 
+use cairn_types::texts::{Key, Saying};
+
 use super::rule::{Rule, WEEKDAYS};
 
 /// When a reminder fires.
@@ -14,15 +16,11 @@ pub enum When {
     Every(String),
 }
 
-/// How times are written, for messages.
-pub const HOW: &str = "write a time like `in 20m`, `at 18:30`, `tomorrow 9:00`, `friday 9:00`, `2026-12-24 18:00`, `every day 9:00`, \
-                       `every monday 9:00`, or five cron fields such as `0 9 * * 1-5`";
-
 /// Reads a time at the beginning of a text. Returns it with the rest of the text.
 ///
 /// # Errors
 /// The text begins with no time. The message says how times are written.
-pub fn read<'t>(text: &'t str, now: Timestamp, zone: &TimeZone) -> Result<(When, &'t str), String> {
+pub fn read<'t>(text: &'t str, now: Timestamp, zone: &TimeZone) -> Result<(When, &'t str), Saying> {
     let text = text.trim();
     let text = text.strip_prefix("on ").unwrap_or(text).trim_start();
     let mut words = Words(text);
@@ -48,11 +46,11 @@ pub fn read<'t>(text: &'t str, now: Timestamp, zone: &TimeZone) -> Result<(When,
         Rule::read(&rule)?;
         return Ok((When::Every(rule), words.0));
     }
-    Err(HOW.to_owned())
+    Err(Key::ReminderHow.into())
 }
 
 /// `every day 9:00`, `every monday at 9:00`, `every hour`, or five fields.
-fn every<'t>(words: Words<'t>, now: Timestamp, zone: &TimeZone) -> Result<(When, &'t str), String> {
+fn every<'t>(words: Words<'t>, now: Timestamp, zone: &TimeZone) -> Result<(When, &'t str), Saying> {
     let mut rest = words;
     let unit = rest.next().to_lowercase();
     if unit == "hour" {
@@ -67,7 +65,7 @@ fn every<'t>(words: Words<'t>, now: Timestamp, zone: &TimeZone) -> Result<(When,
     match (days, time(&mut rest)) {
         (Some(days), Some(time)) => Ok((When::Every(format!("{} {days}", fields(time))), rest.0)),
         (None, _) if unit.starts_with(|c: char| c.is_ascii_digit() || c == '*') => read(words.0, now, zone),
-        _ => Err(HOW.to_owned()),
+        _ => Err(Key::ReminderHow.into()),
     }
 }
 

@@ -15,6 +15,8 @@ use jiff::civil::DateTime;
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{Timestamp, ToSpan};
 
+use cairn_types::texts::{Key, Saying};
+
 /// Minutes between two times of a recurrence, at the least.
 pub const PERIOD_MIN: u64 = 10;
 
@@ -44,12 +46,12 @@ impl Rule {
     /// # Errors
     /// A field cannot be read, no day has that date, or two times are less than [`PERIOD_MIN`] minutes apart. The message says
     /// which.
-    pub fn read(text: &str) -> Result<Self, String> {
+    pub fn read(text: &str) -> Result<Self, Saying> {
         let mut fields = text.split_whitespace();
         let five = [fields.next(), fields.next(), fields.next(), fields.next(), fields.next()];
         let ([Some(minute), Some(hour), Some(day), Some(month), Some(weekday)], None) = (five, fields.next())
         else {
-            return Err(format!("`{}` is no recurrence: it needs five fields", super::shortened(text)));
+            return Err(Key::RuleFields.with("text", super::shortened(text)));
         };
         let weekdays = field(weekday, 0, 7, &WEEKDAYS)?;
         let rule = Self {
@@ -63,19 +65,17 @@ impl Rule {
         };
         rule.check_period()?;
         let some_day = Timestamp::UNIX_EPOCH;
-        rule.next(some_day, &TimeZone::UTC).ok_or("no day of any year has that date")?;
+        rule.next(some_day, &TimeZone::UTC).ok_or(Key::RuleNoDay)?;
         Ok(rule)
     }
 
     /// Times within an hour are far enough apart, also from those of the next hour.
-    fn check_period(&self) -> Result<(), String> {
+    fn check_period(&self) -> Result<(), Saying> {
         let minutes: Vec<u64> = (0..60).filter(|minute| has(self.minutes, *minute)).collect();
         let around = minutes.first().map(|first| first + 60);
         let next = minutes.iter().copied().skip(1).chain(around);
         if minutes.iter().zip(next).any(|(minute, next)| next - minute < PERIOD_MIN) {
-            return Err(format!(
-                "the times are too close: at least {PERIOD_MIN} minutes have to be between them"
-            ));
+            return Err(Key::RuleTooOften.with("min", PERIOD_MIN));
         }
         Ok(())
     }
@@ -119,8 +119,8 @@ fn has(bits: u64, value: u64) -> bool {
 }
 
 /// Reads a field: a bit for each value.
-fn field(text: &str, least: u64, most: u64, names: &[&str]) -> Result<u64, String> {
-    let bad = || format!("`{}` is no field of a recurrence from {least} to {most}", super::shortened(text));
+fn field(text: &str, least: u64, most: u64, names: &[&str]) -> Result<u64, Saying> {
+    let bad = || Key::RuleField.with("text", super::shortened(text)).with("least", least).with("most", most);
     let number = |text: &str| {
         let lower = text.to_ascii_lowercase();
         let named = names.iter().position(|name| *name == lower).map(|idx| idx as u64 + least);
@@ -226,7 +226,7 @@ mod tests {
     #[case("*/7 * * * *", "10 minutes")]
     #[case("0,55 9 * * *", "10 minutes")]
     fn other_rules_are_refused(#[case] rule: &str, #[case] why: &str) {
-        let refused = Rule::read(rule).unwrap_err();
+        let refused = Rule::read(rule).unwrap_err().to_string();
         assert!(refused.contains(why), "{refused}");
     }
 }

@@ -102,11 +102,15 @@ fn there_are_limits() {
     let now = at("2026-11-28T09:00:00Z");
     let refused = |new: NewReminder| set(&chat(), new, now).unwrap_err();
     let soon = || When::Once(at("2026-11-28T10:00:00Z"));
-    assert!(refused(new("x/1", " ", soon())).contains("what to remind"));
-    assert!(refused(new("x/1", &"x".repeat(TEXT_MAX + 1), soon())).contains("1001 characters"));
-    assert!(refused(new("x/1", "tea", When::Once(now))).contains("over"));
-    assert!(refused(new("x/1", "tea", When::Once(at("2032-01-01T00:00:00Z")))).contains("five years"));
-    assert!(refused(new("x/1", "tea", When::Every("*/5 * * * *".to_owned()))).contains("10 minutes"));
+    assert!(refused(new("x/1", " ", soon())).to_string().contains("what to remind"));
+    assert!(refused(new("x/1", &"x".repeat(TEXT_MAX + 1), soon())).to_string().contains("1001 characters"));
+    assert!(refused(new("x/1", "tea", When::Once(now))).to_string().contains("over"));
+    assert!(
+        refused(new("x/1", "tea", When::Once(at("2032-01-01T00:00:00Z")))).to_string().contains("five years")
+    );
+    assert!(
+        refused(new("x/1", "tea", When::Every("*/5 * * * *".to_owned()))).to_string().contains("10 minutes")
+    );
     let mut chat = chat();
     for _ in 0..PERSON_MAX {
         remind(&mut chat, new("x/1", "tea", soon()), now).unwrap();

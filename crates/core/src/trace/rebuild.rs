@@ -321,6 +321,7 @@ fn settings(
         max_rounds: 1,
         mid_turn_messages: false,
         timezone: frame.timezone.clone(),
+        languages: cairn_types::texts::Languages::default(),
     }
 }
 

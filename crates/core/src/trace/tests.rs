@@ -81,6 +81,7 @@ impl Book {
             addressed: true,
             direct: false,
             chat_name: None,
+            language: None,
             provenance: Provenance::default(),
             reminder: None,
             fingerprint: "f".to_owned(),

@@ -288,6 +288,7 @@ impl<'a> Sim<'a> {
                 addressed: true,
                 direct: false,
                 chat_name: None,
+                language: None,
                 provenance: cairn_types::message::Provenance::default(),
                 reminder: None,
                 fingerprint: String::new(),

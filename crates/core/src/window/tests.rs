@@ -41,6 +41,7 @@ impl Talk {
             addressed: true,
             direct: false,
             chat_name: None,
+            language: None,
             provenance: cairn_types::message::Provenance::default(),
             tokens: 10,
         };

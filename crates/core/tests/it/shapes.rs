@@ -38,6 +38,7 @@ fn hello(author: Author, direct: bool) -> Pending {
         addressed: true,
         direct,
         chat_name: None,
+        language: None,
         provenance: cairn_types::message::Provenance::default(),
         reminder: None,
         fingerprint: "f1".into(),

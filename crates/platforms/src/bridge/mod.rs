@@ -314,6 +314,14 @@ fn found(answer: Result<Ack, NoAck>) -> Result<Option<MessageId>, SendError> {
     }
 }
 
+impl Bridge {
+    /// The bot's own id or name on the network, as the bridge said.
+    fn me(&self) -> Option<String> {
+        let said = self.said.read();
+        said.hello.me.clone().or_else(|| said.hello.name.clone()).map(|me| one_line(&me, 100))
+    }
+}
+
 impl Platform for Bridge {
     fn name(&self) -> &'static str {
         self.platform()

@@ -9,6 +9,7 @@ use cairn_types::command::{Command, CommandAnswer};
 use cairn_types::ids::{AgentId, MessageId};
 use cairn_types::message::{Amendment, Change, Inbound, Part, Provenance};
 use cairn_types::ports::AdapterPorts;
+use cairn_types::texts::{Key, Saying};
 use jiff::Timestamp;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::Instant;
@@ -169,7 +170,7 @@ impl Intake {
             (Some(_), _) if late => Ok(Taken::Ignored { reason: "a command of long ago".to_owned() }),
             (Some(_), Some(command)) => self.command(said, admitted, command, time).await,
             (Some(_), None) => {
-                self.reply(&said, "I know no such command; `/help` lists those that I know.".to_owned());
+                self.reply(&said, self.path.texts(&admitted).say(Key::UnknownCommand));
                 Ok(Taken::Command)
             }
             (None, _) => self.submit(said, admitted, time, late).await,
@@ -196,6 +197,7 @@ impl Intake {
             parts,
             addressed: admitted.addressed && !late,
             direct,
+            language: admitted.language,
             chat_name: said.title.as_deref().map(display).filter(|_| !direct),
             reply_to: said.reply_to.as_ref().map(|reply| MessageId::from(reply.id.as_str())),
             provenance: self.provenance(&said),
@@ -238,7 +240,7 @@ impl Intake {
         &self,
         said: Said,
         admitted: Admitted,
-        command: Result<Command, String>,
+        command: Result<Command, Saying>,
         at: Timestamp,
     ) -> Result<Taken, NoCall> {
         let id = MessageId::from(said.id.as_str());
@@ -248,11 +250,13 @@ impl Intake {
         // Why a command was refused is no secret here, unless its answer would be one.
         let is_secret = command.as_ref().is_ok_and(Command::is_private);
         let (direct, replies) = (admitted.direct, self.replies());
+        let bot = self.bridge.upgrade().and_then(|bridge| bridge.me());
+        let bot = bot.unwrap_or_else(|| self.path.platform().to_owned());
+        let aside = self.path.texts(&admitted).say(Key::AskAlone.with("link", bot));
         self.tasks.spawn(async move {
             let answer = path.run(&admitted, message, at, command).await;
             if let Some(CommandAnswer { words, private, .. }) = answer {
                 let is_aside = private && is_secret && !direct;
-                let aside = "That is for your eyes alone: write to me privately, then ask again.".to_owned();
                 replies.reply(&said, if is_aside { aside } else { words });
             }
             // Whoever waited may have gone.

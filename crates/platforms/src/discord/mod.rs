@@ -162,7 +162,7 @@ impl Discord {
         let files = Files::new(settings.platform, addresses.api(), addresses.own(), addresses.cdn())
             .map_err(|error| BadSettings::Client(error.to_string()))?;
         let places = Arc::new(Places::default());
-        let outbox = Arc::new(Outbox::new(rest.clone(), link.clone(), places.clone(), files));
+        let outbox = Arc::new(Outbox::new(rest.clone(), link.clone(), places.clone(), chat.clone(), files));
         let parts = Parts { chat, pairing_store, rest, link, places, outbox };
         let last_record = parts.pairing_store.last_record();
         let sessions = Sessions::new(settings.platform, settings.sessions, &token, &addresses, last_record);

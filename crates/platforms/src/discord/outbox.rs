@@ -5,6 +5,7 @@ use std::sync::Arc;
 use cairn_types::event::SentFile;
 use cairn_types::ids::{ApprovalId, ChannelId as RuntimeChannel, MessageId as RuntimeMessage, OutboxId};
 use cairn_types::ports::{FilePart, SendError, SendPart};
+use cairn_types::texts::{Key, Texts};
 use jiff::{SignedDuration, Timestamp};
 use lru::LruCache;
 use parking_lot::Mutex;
@@ -20,8 +21,10 @@ use super::places::Places;
 use super::rest::{NO_HISTORY_FOR_REPLY, PAGE, Page, Rest, RestError};
 use super::wire::id_at;
 use crate::buttons;
+use crate::inbound::ChatAddress;
 use crate::link::Link;
 use crate::markup::{discord as markup, split_aside};
+use crate::settings::LiveChat;
 
 /// Codes of Discord's for a message that is gone, and for a reaction that is not there or no emoji.
 const UNKNOWN_MESSAGE: u32 = 10_008;
@@ -69,13 +72,20 @@ pub(super) struct Outbox {
     rest: Arc<Rest>,
     link: Arc<Link>,
     places: Arc<Places>,
+    chat: LiveChat,
     last: Mutex<LruCache<ChannelId, u64>>,
     pub(super) files: Files,
 }
 
 impl Outbox {
-    pub(super) fn new(rest: Arc<Rest>, link: Arc<Link>, places: Arc<Places>, files: Files) -> Self {
-        Self { rest, link, places, last: Mutex::new(LruCache::unbounded()), files }
+    pub(super) fn new(
+        rest: Arc<Rest>,
+        link: Arc<Link>,
+        places: Arc<Places>,
+        chat: LiveChat,
+        files: Files,
+    ) -> Self {
+        Self { rest, link, places, chat, last: Mutex::new(LruCache::unbounded()), files }
     }
 
     /// The id of the bot's last message in a channel, if known.
@@ -106,6 +116,13 @@ impl Outbox {
         }
     }
 
+    /// The texts in a channel.
+    fn texts(&self, channel: &RuntimeChannel, id: ChannelId) -> Arc<Texts> {
+        let chat = self.chat.get();
+        let at = self.places.known(id).map(|channel_ref| ChatAddress::from(&channel_ref));
+        chat.texts(&channel.agent(), at.and_then(|at| at.language(&chat.access)).as_deref())
+    }
+
     pub(super) async fn send(&self, part: SendPart) -> Result<RuntimeMessage, SendError> {
         let channel = self.address(&part.channel)?;
         let files = part.files.as_slice();
@@ -113,7 +130,8 @@ impl Outbox {
         if !files.is_empty() && part.words.trim().is_empty() {
             message = message.content("");
         }
-        if let Some(row) = part.approval.as_ref().and_then(buttons_for) {
+        let buttons = |approval| buttons_for(approval, &self.texts(&part.channel, channel));
+        if let Some(row) = part.approval.as_ref().and_then(buttons) {
             message = message.components(vec![row]);
         }
         let reply_to = part.reply_to.as_ref().and_then(|id| number(id.as_str())).map(MessageId::new);
@@ -291,12 +309,12 @@ pub(super) fn nobody() -> CreateAllowedMentions {
 }
 
 /// The buttons under the question for an approval.
-fn buttons_for(approval: &ApprovalId) -> Option<CreateActionRow> {
+fn buttons_for(approval: &ApprovalId, texts: &Texts) -> Option<CreateActionRow> {
     let [yes, no] = buttons::data(approval)?;
-    let button = |data: String, label: &str, style| CreateButton::new(data).label(label).style(style);
+    let button = |data: String, label, style| CreateButton::new(data).label(texts.say(label)).style(style);
     Some(CreateActionRow::Buttons(vec![
-        button(yes, buttons::YES, ButtonStyle::Success),
-        button(no, buttons::NO, ButtonStyle::Secondary),
+        button(yes, Key::ButtonYes, ButtonStyle::Success),
+        button(no, Key::ButtonNo, ButtonStyle::Secondary),
     ]))
 }
 

@@ -6,6 +6,7 @@ use cairn_testkit::runtime::{CODE, MAY_NOT, NOTHING_WAITS, Runtime};
 use cairn_types::message::{Part, Provenance};
 use cairn_types::people::access::{DirectPolicy, PlaceRule, Respond};
 use cairn_types::ports::StoreError;
+use cairn_types::texts::{Key, Saying};
 
 use super::*;
 use crate::settings::ChatSettings;
@@ -58,6 +59,7 @@ fn inbound(chat: &str, message: &str) -> Inbound {
         addressed: true,
         direct: false,
         chat_name: None,
+        language: None,
         reply_to: None,
         provenance: Provenance::default(),
         gather: cairn_types::message::Gather::default(),
@@ -151,7 +153,7 @@ async fn a_stranger_is_told_a_code_once_and_only_who_was_told_is_reminded_of_it(
 
 #[tokio::test(start_paused = true)]
 async fn what_is_refused_in_passing_is_tried_again_and_the_rest_is_not() {
-    let words = || "slow down, please".to_owned();
+    let words = || Saying::from(Key::Stopped);
     let limited = |tell| Refusal::Limited { retry_after_secs: 60, words: words(), tell };
     let full = StoreError::DiskFull { path: "/state".to_owned() };
     let refused = |why, reply| Outcome::Refused { why, reply };
@@ -159,9 +161,9 @@ async fn what_is_refused_in_passing_is_tried_again_and_the_rest_is_not() {
         (Refusal::Busy { retry_after_secs: 1 }, Outcome::Taken),
         (Refusal::Unavailable("starting"), Outcome::Taken),
         (Refusal::Store(full), Outcome::Taken),
-        (limited(true), refused("limited", Some(words()))),
+        (limited(true), refused("limited", Some(words().to_string()))),
         (limited(false), refused("limited", None)),
-        (Refusal::Decided { words: words() }, refused("decided", Some(words()))),
+        (Refusal::Decided { words: words() }, refused("decided", Some(words().to_string()))),
         (Refusal::Conflict("m".into()), refused("conflict", None)),
         (Refusal::UnknownAgent("main".into()), refused("refused", None)),
     ] {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use cairn_types::ids::ApprovalId;
 use cairn_types::ports::SendError;
+use cairn_types::texts::{Key, Texts};
 use teloxide::payloads::{AnswerCallbackQuery, EditMessageReplyMarkup, EditMessageText};
 use teloxide::types::{
     CallbackQueryId, InlineKeyboardButton, InlineKeyboardMarkup, MessageEntity, MessageEntityKind,
@@ -17,7 +18,7 @@ use super::notice::{Closing, Notice};
 use super::pace::Write;
 use super::wire::{Callback, Entity, Message};
 use crate::buttons;
-use crate::inbound::{ButtonPress, NO_QUESTION, PressOutcome};
+use crate::inbound::{ButtonPress, PressOutcome};
 use crate::markup::telegram as rendering;
 
 /// Longest time to answer a press; the chat's next press waits behind it.
@@ -27,10 +28,10 @@ const TELL_TIMEOUT: Duration = Duration::from_secs(5);
 const TOLD_MAX: usize = 200;
 
 /// The buttons under the question for an approval.
-pub(super) fn keyboard(approval: &ApprovalId) -> Option<InlineKeyboardMarkup> {
+pub(super) fn keyboard(approval: &ApprovalId, texts: &Texts) -> Option<InlineKeyboardMarkup> {
     let [yes, no] = buttons::data(approval)?;
-    let row =
-        [InlineKeyboardButton::callback(buttons::YES, yes), InlineKeyboardButton::callback(buttons::NO, no)];
+    let row = [(Key::ButtonYes, yes), (Key::ButtonNo, no)]
+        .map(|(label, data)| InlineKeyboardButton::callback(texts.say(label), data));
     Some(InlineKeyboardMarkup::new([row]))
 }
 
@@ -40,7 +41,7 @@ impl InboundHandler {
         let telegram = &self.telegram;
         let own = |message: &&Message| message.from.as_ref().is_some_and(|user| user.id == self.me.id);
         let Some(question) = callback.message.as_ref().filter(own) else {
-            telegram.tell(callback, NO_QUESTION, true).await;
+            telegram.tell(callback, &self.path.chat.get().own_texts().say(Key::NoQuestion), true).await;
             return "press_refused";
         };
         let presser = content::presser(&callback.from);

@@ -278,7 +278,8 @@ impl Platform for Telegram {
             if !part.files.is_empty() {
                 return self.write_files(place, &part.files, &part.words, part.reply_to.as_ref()).await;
             }
-            let keyboard = part.approval.as_ref().and_then(callbacks::keyboard);
+            let texts = || self.texts_in(&part.channel, place);
+            let keyboard = part.approval.as_ref().and_then(|id| callbacks::keyboard(id, &texts()));
             self.write(place, &part.words, part.reply_to.as_ref(), keyboard).await
         })
     }

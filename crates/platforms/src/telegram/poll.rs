@@ -492,9 +492,10 @@ impl Telegram {
     }
 
     async fn try_register(&self) -> Result<bool, CallError> {
+        let texts = self.chat.get().own_texts();
         let wanted: Vec<MenuEntry> = COMMANDS
             .iter()
-            .map(|spec| MenuEntry { command: spec.name.to_owned(), description: spec.description.to_owned() })
+            .map(|spec| MenuEntry { command: spec.name.to_owned(), description: texts.say(spec.description) })
             .collect();
         if let Ok(known) = self.api.call(&GetMyCommands::new(), CALL_TIMEOUT).await
             && serde_json::from_value::<Vec<MenuEntry>>(known).is_ok_and(|known| known == wanted)

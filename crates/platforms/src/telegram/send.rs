@@ -1,10 +1,13 @@
 //! Outgoing traffic: messages, edits, typing, and what their answers tell about a chat.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_types::ids::{ChannelId, MessageId};
+use cairn_types::people::access::ChatPlace;
 use cairn_types::ports::SendError;
+use cairn_types::texts::Texts;
 use lru::LruCache;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -80,6 +83,14 @@ impl Telegram {
         let chat = chat.parse().map_err(|_| bad())?;
         let thread = channel.thread().map(str::parse).transpose().map_err(|_| bad())?;
         Ok((chat, thread))
+    }
+
+    /// The texts in a channel.
+    pub(super) fn texts_in(&self, channel: &ChannelId, (id, topic): ChatTopic) -> Arc<Texts> {
+        let chat = self.chat.get();
+        let (chat_id, thread) = (id.to_string(), topic.map(|topic| topic.to_string()));
+        let at = ChatPlace::Group { server: None, chat: &chat_id, thread: thread.as_deref() };
+        chat.texts(&channel.agent(), chat.access.language_at(at))
     }
 
     /// Sends one message with these buttons, and returns its id.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use cairn_types::command::{Command, CommandAnswer};
 use cairn_types::ids::{AgentId, ChannelId, MessageId};
 use cairn_types::message::{Amendment, Change, Gather, Inbound, Part};
+use cairn_types::texts::{Key, Saying};
 use jiff::Timestamp;
 
 use super::content::{self, Speaker};
@@ -138,10 +139,7 @@ impl InboundHandler {
                 }
                 None if late || !(admitted.direct || named) => "unknown_command",
                 None => {
-                    self.reply(
-                        message,
-                        "I know no such command; `/help` lists those that I know.".to_owned(),
-                    );
+                    self.reply(message, self.path.texts(&admitted).say(Key::UnknownCommand));
                     "unknown_command"
                 }
             };
@@ -152,7 +150,7 @@ impl InboundHandler {
             self.path.chat.get().transcriber.is_none() || self.path.is_new(&admitted.channel, &id).await;
         let Some(parts) = self.parts(message, &admitted.agent, hear).await else { return "empty" };
         let unheard = message.is_spoken() && admitted.addressed && due == Due::Now;
-        let hint = if unheard { self.path.how_to_hear(&admitted.channel) } else { None };
+        let hint = if unheard { self.path.how_to_hear(&admitted) } else { None };
         let inbound = Inbound {
             channel: admitted.channel,
             message: id,
@@ -161,6 +159,7 @@ impl InboundHandler {
             parts,
             addressed: admitted.addressed && due == Due::Now,
             direct: admitted.direct,
+            language: admitted.language,
             chat_name: self.telegram.name_of(message).filter(|_| !admitted.direct),
             reply_to: replied_to(message).map(|reply| self.telegram.message_id(reply)),
             provenance: content::quoted(message, &self.me, self.path.platform()),
@@ -170,7 +169,7 @@ impl InboundHandler {
         match self.path.submit(inbound, || self.let_urgent_pass(chat)).await {
             Outcome::Taken => {
                 if let Some(hint) = hint {
-                    self.reply(message, hint.to_owned());
+                    self.reply(message, hint);
                 }
                 "taken_in"
             }
@@ -283,7 +282,7 @@ impl InboundHandler {
         message: &Message,
         speaker: &Speaker,
         admitted: &Admitted,
-        command: Result<Command, String>,
+        command: Result<Command, Saying>,
     ) {
         let id = self.telegram.message_id(message);
         // Why a command was refused is no secret here, unless its answer would be one.
@@ -295,9 +294,8 @@ impl InboundHandler {
         }
         let bot = self.me.username.as_deref().unwrap_or_default();
         // A link, since mentions in what the bot sends are broken up.
-        let aside = format!(
-            "That is for your eyes alone: open a private chat with me, https://t.me/{bot}, then ask again."
-        );
+        let aside = Key::AskAlone.with("link", format!("https://t.me/{bot}"));
+        let aside = self.path.texts(admitted).say(aside);
         let aside = Notice { place: topic_of(message), reply_to: Some(id), words: aside, otherwise: None };
         // An anonymous admin or a channel has no private chat.
         self.say(match speaker.person {

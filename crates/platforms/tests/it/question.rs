@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use cairn_types::ids::{ApprovalId, ChannelId, OutboxId};
 use cairn_types::ports::{Platform, SendPart};
+use cairn_types::texts::{Key, Texts};
 use cairn_types::tool::approval::Approval;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -22,7 +23,7 @@ pub(crate) fn question_of(id: &ApprovalId, arguments: Value) -> String {
         asked_at,
         expires_at: asked_at + SignedDuration::from_secs(300),
     };
-    approval.question()
+    approval.question(Texts::english(), Key::ReasonTools.into())
 }
 
 /// Sends these words in as many parts as it takes.

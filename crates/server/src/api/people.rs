@@ -9,16 +9,11 @@ use cairn_types::command::ban_length;
 use cairn_types::ids::{AgentId, ChannelId, OutboxId};
 use cairn_types::people::pairing::Pairing;
 use cairn_types::ports::{SendError, SendPart};
+use cairn_types::texts::{Key, Languages};
 
 use crate::api::shared::{Admin, Body, Segment, Shared};
 use cairn_api::records::{BanRecord, BanRequest, PairingRecord, PrivateRecord, PrivateRequest};
 use cairn_config::is_person;
-
-/// The message to a person who was approved.
-const WELCOME: &str = "You are approved: you can talk to me now.";
-
-/// The message to a group that was approved.
-const GROUP_WELCOME: &str = "I am let in here: mention me, and I answer.";
 
 const WELCOME_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -130,9 +125,14 @@ async fn welcome(admin: &Admin, pairing: &Pairing) -> bool {
     let Some(adapter) = admin.adapters.iter().find(|adapter| adapter.name() == platform) else {
         return false;
     };
-    let Ok(channel) = ChannelId::new(&agent_of(admin, platform), platform, &pairing.chat, None) else {
+    let agent = agent_of(admin, platform);
+    let Ok(channel) = ChannelId::new(&agent, platform, &pairing.chat, None) else {
         return false;
     };
+    let loaded = admin.agent_registry.loaded();
+    let texts =
+        loaded.config.agent(agent.as_str()).map_or_else(Languages::default, |agent| agent.languages.clone());
+    let welcome = if pairing.is_group() { Key::WelcomeGroup } else { Key::Welcome };
     let part = SendPart {
         // Networks ignore a delivery with a known id, so each approval has its own.
         delivery: OutboxId::from(format!(
@@ -143,7 +143,7 @@ async fn welcome(admin: &Admin, pairing: &Pairing) -> bool {
         part: 0,
         channel,
         reply_to: None,
-        words: if pairing.is_group() { GROUP_WELCOME } else { WELCOME }.to_owned(),
+        words: texts.own.say(welcome),
         approval: None,
         files: Vec::new(),
     };

@@ -15,13 +15,14 @@ use cairn_types::message::Author;
 use cairn_types::people::pairing::PairingStatus;
 use cairn_types::ports::{MemoryFilter, PairingStore};
 use cairn_types::reminder::Reminder;
+use cairn_types::texts::{Key, Saying, Value};
 use jiff::Timestamp;
 
 use crate::chat::paint::{ROWS, paint};
 use crate::chat::{CommandError, Runner};
 use cairn_api::records::ReminderRecord;
 use cairn_api::show::Show as _;
-use cairn_api::text::{counted, day, quoted};
+use cairn_api::text::{day, quoted};
 
 /// Most memories that are searched.
 const SEARCHED_MAX: usize = 10_000;
@@ -40,38 +41,41 @@ impl Runner {
         query: Option<&str>,
     ) -> Result<String, CommandError> {
         let (agent, reach) = (call.channel.agent(), self.reach(call));
+        let texts = self.texts(call);
         if let Some(query) = query {
             let filter =
                 MemoryFilter { query: Some(query.to_owned()), limit: ROWS, ..MemoryFilter::default() };
             let found = self.deps.store.memories(&agent, &reach, filter).await?;
             return Ok(match found.is_empty() {
-                true => format!("Nothing is remembered here about “{}”.", quoted(query)),
-                false => format!("Best matches:\n\n{}", paint(&found.show(), ROWS)),
+                true => texts.say(Key::MemoryNotFound.with("query", quoted(query))),
+                false => {
+                    format!("{}\n\n{}", texts.say(Key::MemoryFound), paint(&found.show(), ROWS, &texts))
+                }
             });
         }
         // One more shows whether there are others.
         let found = self.deps.store.newest_memories(&agent, &reach, ROWS + 1).await?;
-        let newest = paint(&found.show(), ROWS);
+        let newest = paint(&found.show(), ROWS, &texts);
         Ok(match found.len() {
-            0 => "Nothing is remembered here yet.".to_owned(),
+            0 => texts.say(Key::MemoryNone),
             n if n > ROWS => {
-                format!("The newest {ROWS} memories here:\n\n{newest}\n\n`/memory QUERY` searches them all.")
+                let head = texts.say(Key::MemoryNewest.with("n", ROWS));
+                format!("{head}\n\n{newest}\n\n{}", texts.say(Key::MemorySearch))
             }
-            n => format!("{} here, the newest first:\n\n{newest}", counted(n as u64, "memory", "memories")),
+            n => {
+                let all = Key::MemoryAll.with("memories", Key::CountMemories.count(n as u64));
+                format!("{}\n\n{newest}", texts.say(all))
+            }
         })
     }
 
     /// `/remember TEXT`.
     pub(super) async fn remember(&self, call: &CommandCall, text: &str) -> Result<String, CommandError> {
         if text.chars().count() > TEXT_MAX {
-            return Err(CommandError::Told(format!(
-                "That is too long: a memory has at most {TEXT_MAX} characters."
-            )));
+            return Err(CommandError::Told(Key::RememberTooLong.with("max", TEXT_MAX)));
         }
         if text.contains('\0') {
-            return Err(CommandError::Told(
-                "That cannot be remembered: it has a NUL character in it.".to_owned(),
-            ));
+            return Err(CommandError::Told(Key::RememberNul.into()));
         }
         let agent = call.channel.agent();
         let scope = Scope::learnt_in(&call.channel, direct_with(call));
@@ -101,12 +105,13 @@ impl Runner {
         self.journal(vec![Event::Memory(MemoryEvent::Saved(save))]).await?;
         let follows = self.deps.store.memory(&id).await?.is_some_and(|memory| memory.follows().is_some());
         let whose = match (self.share(call), scope) {
-            (Share::Agent, _) => "for everybody who talks to me",
-            (_, Scope::User { .. }) => "for you alone",
-            (Share::Person, _) if follows => "for everybody in this chat, and for you in private",
-            _ => "for everybody in this chat",
+            (Share::Agent, _) => Key::ForEverybody,
+            (_, Scope::User { .. }) => Key::ForYou,
+            (Share::Person, _) if follows => Key::ForChatAndYou,
+            _ => Key::ForChat,
         };
-        Ok(format!("Remembered, {whose} (`{id}`). {}", self.undone_by(call, &id)))
+        let told = Key::Remembered.with("whose", whose).with("id", id.as_str());
+        Ok(self.texts(call).say(told.with("undo", self.undone_by(call, &id))))
     }
 
     /// `/private [me] [on|off]`.
@@ -119,37 +124,28 @@ impl Runner {
         let Some(on) = on else {
             let lines = self.privacy(call);
             return Ok(match lines.as_slice() {
-                [] => "Nothing is private: I may save memories from this chat and from your messages. `/private on` and \
-                       `/private me on` change that."
-                    .to_owned(),
+                [] => self.texts(call).say(Key::PrivateNone),
                 lines => lines.join("\n"),
             });
         };
         let chat = (!me).then(|| call.channel.chat().to_owned());
         self.deps.people.set_private(call.caller.id.clone(), chat, on).await?;
-        Ok(match (me, on) {
-            (true, true) => "From now on I save no memories from your messages, in any chat. `/private me off` ends this; I will \
-                             not learn later from what you write until then. Existing memories are kept: `/export` shows them, \
-                             `/forgetme` deletes them."
-                .to_owned(),
-            (false, true) => "This chat is now private: I save no memories from it. `/private off` ends this; I will not learn \
-                              later from what is written until then. Existing memories and the history are kept."
-                .to_owned(),
-            (true, false) => {
-                "I may learn from your messages again, but not from those that you sent in the meantime.".to_owned()
-            }
-            (false, false) => "This chat is no longer private. I still do not learn from messages sent in the meantime."
-                .to_owned(),
-        })
+        let key = match (me, on) {
+            (true, true) => Key::PrivateMeOn,
+            (false, true) => Key::PrivateChatOn,
+            (true, false) => Key::PrivateMeOff,
+            (false, false) => Key::PrivateChatOff,
+        };
+        Ok(self.texts(call).say(key))
     }
 
     /// A line for what is private of the caller and of the chat.
     pub(super) fn privacy(&self, call: &CommandCall) -> Vec<String> {
         let (person, chat) = self.deps.people.private_since(&call.caller.id, &call.channel);
-        let chat = chat
-            .map(|since| format!("- this chat is private since {}: nothing is learnt from it", day(since)));
-        let person =
-            person.map(|since| format!("- you are private since {}: nothing is learnt from you", day(since)));
+        let texts = self.texts(call);
+        let line = |key: Key, since| format!("- {}", texts.say(key.with("day", day(since))));
+        let chat = chat.map(|since| line(Key::PrivateChatSince, since));
+        let person = person.map(|since| line(Key::PrivateMeSince, since));
         chat.into_iter().chain(person).collect()
     }
 
@@ -174,17 +170,16 @@ impl Runner {
     }
 
     /// Who can forget a memory again, and how.
-    fn undone_by(&self, call: &CommandCall, id: &MemoryId) -> String {
+    fn undone_by(&self, call: &CommandCall, id: &MemoryId) -> Saying {
         let loaded = self.deps.config.now();
         let commands = &loaded.config.commands;
         let may = |operator| commands.forget.allows(call.direct, operator);
-        match () {
-            () if may(commands.is_operator(&call.caller.id)) => format!("`/forget {id}` undoes this."),
-            () if may(true) && !commands.operators.is_empty() => {
-                format!("Operators can undo this with `/forget {id}`.")
-            }
-            () => format!("My operator can undo this with `cairn memory forget {id}`."),
-        }
+        let key = match () {
+            () if may(commands.is_operator(&call.caller.id)) => Key::ForgetByYou,
+            () if may(true) && !commands.operators.is_empty() => Key::ForgetByOperators,
+            () => Key::ForgetByShell,
+        };
+        key.with("id", id.as_str())
     }
 
     /// `/forget WHAT`: a memory by its id, or by words that only one has.
@@ -203,23 +198,21 @@ impl Runner {
             None => all.iter().filter(|memory| has_words(&memory.text, what)).collect(),
         };
         match meant.as_slice() {
-            [] => Err(CommandError::Told(format!(
-                "No memory here has all the words “{}”; `/memory` lists them.",
-                quoted(what)
-            ))),
+            [] => Err(CommandError::Told(Key::ForgetNotFound.with("words", quoted(what)))),
             [memory] => {
                 self.journal(vec![Event::Memory(MemoryEvent::Forgotten {
                     id: memory.id.clone(),
                     wished: true,
                 })])
                 .await?;
-                Ok(format!("Forgotten: {}", quoted(&memory.text)))
+                Ok(self.texts(call).say(Key::Forgotten.with("text", quoted(&memory.text))))
             }
-            several => Err(CommandError::Told(format!(
-                "{} have these words. Which one? Give its id: `/forget ID`\n\n{}",
-                counted(several.len() as u64, "memory", "memories"),
-                paint(&several.iter().copied().rev().cloned().collect::<Vec<_>>().show(), ROWS)
-            ))),
+            several => {
+                let list: Vec<Memory> = several.iter().copied().rev().cloned().collect();
+                let list = paint(&list.show(), ROWS, &self.texts(call));
+                let n = Key::CountMemories.count(several.len() as u64);
+                Err(CommandError::Listed(Key::ForgetWhich.with("memories", n), list))
+            }
         }
     }
 
@@ -276,35 +269,35 @@ impl Runner {
         let said = self.messages_of_caller(call).await?;
         let memories = self.about(call, &said).await?;
         let who = format!("**{}** (`{}`)", quoted(&call.caller.name), call.caller.id);
-        let mut lines = vec![format!("What I have stored about {who}:"), String::new(), summary(&said)];
+        let texts = self.texts(call);
+        let item = |saying: Saying| format!("- {}", texts.say(saying));
+        let head = texts.say(Key::Export.with("who", who));
+        let mut lines = vec![head, String::new(), item(summary(&said))];
         lines.extend(match self.deps.people.standing(&call.caller.id) {
-            PairingStatus::Paired => Some("- you are approved to write to me privately".to_owned()),
-            PairingStatus::Waiting => Some("- you have a code and wait for approval".to_owned()),
-            PairingStatus::Revoked => Some("- your approval to write to me privately was revoked".to_owned()),
+            PairingStatus::Paired => Some(item(Key::ExportPaired.into())),
+            PairingStatus::Waiting => Some(item(Key::ExportWaiting.into())),
+            PairingStatus::Revoked => Some(item(Key::ExportRevoked.into())),
             PairingStatus::Banned | PairingStatus::Stranger => None,
         });
         lines.extend(self.privacy(call));
         if memories.is_empty() {
-            lines.push("- no memories".to_owned());
+            lines.push(item(Key::ExportNoMemories.into()));
         } else {
-            lines.push(format!("- {}:", counted(memories.len() as u64, "memory", "memories")));
+            lines.push(format!("{}:", item(Key::CountMemories.count(memories.len() as u64))));
             lines.push(String::new());
-            lines.push(paint(&memories.values().cloned().collect::<Vec<_>>().show(), EXPORTED));
+            lines.push(paint(&memories.values().cloned().collect::<Vec<_>>().show(), EXPORTED, &texts));
         }
         if memories.len() > EXPORTED {
-            lines.push(format!("\nThese are the first {EXPORTED}; my operator can give you all of them."));
+            lines.push(format!("\n{}", texts.say(Key::ExportFirst.with("n", EXPORTED))));
         }
         let reminders = self.reminders_of(&call.caller.id).await?;
         if !reminders.is_empty() {
-            lines.push(format!("\n{}:\n", counted(reminders.len() as u64, "reminder", "reminders")));
+            let n = texts.say(Key::CountReminders.count(reminders.len() as u64));
+            lines.push(format!("\n{n}:\n"));
             let records: Vec<ReminderRecord> = reminders.into_iter().map(ReminderRecord::from).collect();
-            lines.push(paint(&records.show(), EXPORTED));
+            lines.push(paint(&records.show(), EXPORTED, &texts));
         }
-        lines.push(
-            "\nYour messages are in the archive of each conversation. `/forgetme` forgets the memories and cancels the \
-             reminders."
-                .to_owned(),
-        );
+        lines.push(format!("\n{}", texts.say(Key::ExportArchive)));
         Ok(lines.join("\n"))
     }
 
@@ -316,23 +309,18 @@ impl Runner {
     ) -> Result<String, CommandError> {
         let memories = self.about(call, &self.messages_of_caller(call).await?).await?;
         let reminders = self.reminders_of(&call.caller.id).await?;
-        let n = counted(memories.len() as u64, "memory", "memories");
-        let set = counted(reminders.len() as u64, "reminder", "reminders");
+        let texts = self.texts(call);
+        let n = Key::CountMemories.count(memories.len() as u64);
+        let set = Key::CountReminders.count(reminders.len() as u64);
         if memories.is_empty() && reminders.is_empty() {
-            return Ok("There are no memories about you here, and no reminders of yours. Your messages stay in the archive \
-                       of the conversation; my operator can erase them."
-                .to_owned());
+            return Ok(texts.say(Key::ForgetmeNone));
         }
         if !confirmed {
-            let also = match reminders.len() {
-                0 => String::new(),
-                _ => format!(" It also cancels {set} that you set."),
+            let also: Value = match reminders.len() {
+                0 => "".into(),
+                _ => Key::ForgetmeAlso.with("reminders", set).into(),
             };
-            return Ok(format!(
-                "This forgets {n} about you or by you: from here, from your private chats with me, and what you said \
-                 about yourself elsewhere. They do not come back on their own.{also} `/export` shows them. Your messages stay in the archive of the conversation; my operator can erase them.\n\nSay \
-                 `/forgetme yes` to confirm."
-            ));
+            return Ok(texts.say(Key::ForgetmeConfirm.with("memories", n).with("also", also)));
         }
         let events =
             memories.into_keys().map(|id| Event::Memory(MemoryEvent::Forgotten { id, wished: true }));
@@ -342,8 +330,8 @@ impl Runner {
             self.deps.runtime.cancel_reminder(channel, &reminder.id, caller, Some(caller)).await?;
         }
         Ok(match reminders.len() {
-            0 => format!("Done: {n} forgotten."),
-            _ => format!("Done: {n} forgotten, {set} cancelled."),
+            0 => texts.say(Key::ForgetmeDone.with("memories", n)),
+            _ => texts.say(Key::ForgetmeDoneBoth.with("memories", n).with("reminders", set)),
         })
     }
 
@@ -411,14 +399,12 @@ impl Messages {
     }
 }
 
-fn summary(said: &Messages) -> String {
+fn summary(said: &Messages) -> Saying {
     match (said.first, said.last) {
-        (Some(first), Some(last)) => format!(
-            "- {} in this conversation, from {} to {}",
-            counted(said.messages, "message", "messages"),
-            day(first),
-            day(last)
-        ),
-        _ => "- no messages in this conversation".to_owned(),
+        (Some(first), Some(last)) => {
+            let n = Key::ExportMessages.with("messages", Key::CountMessages.count(said.messages));
+            n.with("first", day(first)).with("last", day(last))
+        }
+        _ => Key::ExportNoMessages.into(),
     }
 }

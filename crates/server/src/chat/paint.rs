@@ -2,16 +2,21 @@
 
 use cairn_api::show::{Block, Cell, Column, Span};
 use cairn_api::text::{day, one_line, quoted};
+use cairn_types::texts::Texts;
 
 /// Rows of a table that a chat shows.
 pub(super) const ROWS: usize = 10;
 
 /// Blocks, with `rows` rows of each table at most.
-pub(super) fn paint(blocks: &[Block], rows: usize) -> String {
+pub(super) fn paint(blocks: &[Block], rows: usize, texts: &Texts) -> String {
     let block = |block: &Block| match block {
         Block::Head(name) => format!("**{name}**"),
-        Block::Facts(facts) => lines(facts.iter().map(|(name, fact)| format!("- {name}: {}", cell(fact)))),
-        Block::Table { columns, rows: all, .. } => lines(all.iter().take(rows).map(|one| row(columns, one))),
+        Block::Facts(facts) => {
+            lines(facts.iter().map(|(name, fact)| format!("- {}: {}", texts.label(name), cell(fact))))
+        }
+        Block::Table { columns, rows: all, .. } => {
+            lines(all.iter().take(rows).map(|one| row(columns, one, texts)))
+        }
         Block::Text(text) => quoted(text),
         Block::Note(note) => cell(note),
     };
@@ -23,9 +28,9 @@ fn lines(lines: impl Iterator<Item = String>) -> String {
 }
 
 /// The last cell, then the other narrow ones that say something, by name.
-fn row(columns: &[Column], cells: &[Cell]) -> String {
+fn row(columns: &[Column], cells: &[Cell], texts: &Texts) -> String {
     let named = columns.iter().zip(cells).filter(|(column, _)| column.narrow);
-    let mut named: Vec<_> = named.map(|(column, one)| (column.name, cell(one))).collect();
+    let mut named: Vec<_> = named.map(|(column, one)| (texts.label(column.name), cell(one))).collect();
     let (_, text) = named.pop().unwrap_or_default();
     named.retain(|(_, cell)| !cell.is_empty());
     let others: Vec<_> = named.iter().map(|(name, cell)| format!("{name} {cell}")).collect();
@@ -57,14 +62,14 @@ mod tests {
     #[test]
     fn records_in_a_chat() {
         for sample in samples().iter().filter(|sample| ["memories", "window"].contains(&sample.name)) {
-            insta::assert_snapshot!(sample.name, paint(&sample.blocks, ROWS));
+            insta::assert_snapshot!(sample.name, paint(&sample.blocks, ROWS, Texts::english()));
         }
     }
 
     #[test]
     fn hostile_text_is_no_markdown_and_mentions_nobody() {
         for sample in hostile_samples() {
-            let text = paint(&sample.hostile, ROWS);
+            let text = paint(&sample.hostile, ROWS, Texts::english());
             assert!(!text.contains(['\u{1b}', '\u{202e}']), "{}: {text:?}", sample.name);
             // What is escaped is no markup, nor what is between backticks.
             let parts = text.split('\\').enumerate();

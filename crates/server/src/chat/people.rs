@@ -2,6 +2,7 @@
 
 use cairn_types::command::{BanOrder, CommandCall};
 use cairn_types::people::pairing::Pairing;
+use cairn_types::texts::Key;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -14,60 +15,57 @@ impl Runner {
     pub(super) async fn ban(&self, call: &CommandCall, order: &BanOrder) -> Result<String, CommandError> {
         let user = person(call, &order.who)?;
         if self.deps.config.now().config.commands.is_operator(&user) {
-            return Err(CommandError::Told(
-                "Operators are named in the configuration: take them out of `operators` there first."
-                    .to_owned(),
-            ));
+            return Err(CommandError::Told(Key::BanOperator.into()));
         }
         let (reason, by) = (order.reason.clone(), call.caller.id.clone());
         let ban = self.deps.people.ban(user.clone(), order.lasts, reason, by).await?;
-        let end =
-            ban.until.map_or_else(|| format!("until `/unban {user}`"), |at| format!("until {}", utc(at)));
-        Ok(format!(
-            "`{user}` is banned {end}: I hear nothing of theirs, anywhere. What they said before stays."
-        ))
+        let banned = match ban.until {
+            None => Key::Banned.with("user", user),
+            Some(at) => Key::BannedUntil.with("user", user).with("at", utc(at)),
+        };
+        Ok(self.texts(call).say(banned))
     }
 
     /// `/unban WHO`.
     pub(super) async fn unban(&self, call: &CommandCall, who: &str) -> Result<String, CommandError> {
         let user = person(call, who)?;
         match self.deps.people.unban(&user).await? {
-            Some(_ban) => Ok(format!("`{user}` is no longer banned.")),
+            Some(_ban) => Ok(self.texts(call).say(Key::Unbanned.with("user", user))),
             None => {
                 let banned: Vec<String> =
                     self.deps.people.bans().into_iter().map(|(user, _)| format!("`{user}`")).collect();
-                let banned = if banned.is_empty() { "nobody is".to_owned() } else { banned.join(", ") };
-                Err(CommandError::Told(format!("`{user}` is not banned; {banned}.")))
+                Err(CommandError::Told(match banned.as_slice() {
+                    [] => Key::NotBannedNobody.with("user", user),
+                    banned => Key::NotBanned.with("user", user).with("others", banned.join(", ")),
+                }))
             }
         }
     }
 
     /// `/pair [CODE]`.
-    pub(super) async fn pair(&self, code: Option<&str>) -> Result<String, CommandError> {
+    pub(super) async fn pair(&self, call: &CommandCall, code: Option<&str>) -> Result<String, CommandError> {
+        let texts = self.texts(call);
         let Some(code) = code else {
             let waits = |pairing: &Pairing| pairing.approved_at.is_none() && pairing.revoked_at.is_none();
             let waiting = self.deps.people.pairings().into_iter().filter(waits);
             let lines: Vec<String> = waiting
                 .map(|pairing| {
                     let (name, id) = (quoted(&pairing.user.name), &pairing.user.id);
-                    format!("- {name} (`{id}`), since {}", utc(pairing.asked_at))
+                    let since = Key::PairSince.with("name", name).with("id", id.as_str());
+                    format!("- {}", texts.say(since.with("at", utc(pairing.asked_at))))
                 })
                 .collect();
             return Ok(match lines.as_slice() {
-                [] => "Nobody waits to be let in.".to_owned(),
-                _ => format!(
-                    "`/pair CODE` lets somebody in by the code that I gave them:\n\n{}",
-                    lines.join("\n")
-                ),
+                [] => texts.say(Key::PairNobody),
+                _ => format!("{}\n\n{}", texts.say(Key::PairWaiting), lines.join("\n")),
             });
         };
         match self.deps.people.approve(code.trim_matches('`')).await? {
             Some(pairing) => {
-                Ok(format!("{} (`{}`) may talk to me now.", quoted(&pairing.user.name), pairing.user.id))
+                let paired = Key::Paired.with("name", quoted(&pairing.user.name));
+                Ok(texts.say(paired.with("id", pairing.user.id)))
             }
-            None => Err(CommandError::Told(
-                "No request has that code. A code expires after a day; `/pair` shows who waits.".to_owned(),
-            )),
+            None => Err(CommandError::Told(Key::PairUnknown.into())),
         }
     }
 }
@@ -82,10 +80,7 @@ fn person(call: &CommandCall, who: &str) -> Result<String, CommandError> {
     if is_person(&user) {
         return Ok(user);
     }
-    Err(CommandError::Told(format!(
-        "“{}” names nobody: give the number of the person here, a mention of theirs, or `PLATFORM/NUMBER`.",
-        quoted(who)
-    )))
+    Err(CommandError::Told(Key::NamesNobody.with("who", quoted(who))))
 }
 
 /// A moment to the minute.
@@ -120,6 +115,7 @@ mod tests {
             caller,
             direct: false,
             at: Timestamp::UNIX_EPOCH,
+            language: None,
             command: Ok(cairn_types::command::Command::Help),
         };
         assert_eq!(person(&call, who).ok().as_deref(), user);

@@ -8,9 +8,10 @@ use cairn_core::reminder::{NewReminder, TEXT_MAX};
 use cairn_types::command::CommandCall;
 use cairn_types::ids::ReminderId;
 use cairn_types::message::Provenance;
+use cairn_types::texts::{Key, Saying};
 
 use crate::chat::paint::paint;
-use crate::chat::{CommandError, NO_AGENT, Runner};
+use crate::chat::{CommandError, Runner};
 
 /// Columns of its text that the answer shows.
 const SHOWN: usize = 80;
@@ -22,7 +23,7 @@ impl Runner {
     /// `/remind TIME TEXT`, `/remind cancel ID`.
     pub(super) async fn remind(&self, call: &CommandCall, words: &str) -> Result<String, CommandError> {
         if words.len() > WORDS_MAX {
-            return Err(CommandError::Told(format!("A reminder has at most {TEXT_MAX} characters.")));
+            return Err(CommandError::Told(Key::ReminderLongest.with("max", TEXT_MAX)));
         }
         if let Some(id) = words.strip_prefix("cancel ") {
             return self.cancel_reminder(call, id.trim()).await;
@@ -30,7 +31,7 @@ impl Runner {
         let zone_name = self.timezone(call)?;
         let zone = zone(&zone_name);
         let (when, text) = read(words, self.deps.clock.now(), &zone)
-            .map_err(|how| CommandError::Told(format!("I cannot read that time: {how}.")))?;
+            .map_err(|how| CommandError::Told(Key::ReminderTime.with("how", how)))?;
         let new = NewReminder {
             id: None,
             by: call.caller.clone(),
@@ -40,11 +41,12 @@ impl Runner {
             provenance: Provenance::default(),
         };
         let set = self.deps.runtime.set_reminder(&call.channel, new, true).await?;
-        let (id, at) = (&set.id, local_time(set.due, &zone));
-        let every =
-            set.rule.as_ref().map_or_else(String::new, |rule| format!(", and then again by `{rule}`"));
-        let text = cut(&one_line(&set.text), SHOWN);
-        Ok(format!("Reminder {id} is set for {at}{every}: {text}\n`/remind cancel {id}` cancels it."))
+        let told = match set.rule {
+            None => Saying::from(Key::ReminderSet),
+            Some(rule) => Key::ReminderSetEvery.with("rule", rule),
+        };
+        let told = told.with("id", set.id.as_str()).with("at", local_time(set.due, &zone));
+        Ok(self.texts(call).say(told.with("text", cut(&one_line(&set.text), SHOWN))))
     }
 
     /// Operators cancel any reminder, others their own.
@@ -54,23 +56,24 @@ impl Runner {
         let owner = (!is_operator).then_some(caller);
         let id = ReminderId::from(id);
         let gone = self.deps.runtime.cancel_reminder(&call.channel, &id, caller, owner).await?;
-        Ok(format!("Reminder {} is cancelled: {}", gone.id, cut(&one_line(&gone.text), SHOWN)))
+        let told = Key::ReminderCancelled.with("id", gone.id.as_str());
+        Ok(self.texts(call).say(told.with("text", cut(&one_line(&gone.text), SHOWN))))
     }
 
     /// `/reminders`.
     pub(super) async fn reminders(&self, call: &CommandCall) -> Result<String, CommandError> {
         let found = self.deps.runtime.reminders(Some(&call.channel), CHANNEL_MAX).await?;
         if found.is_empty() {
-            return Ok("No reminder is set in this chat. `/remind in 2h tea` sets one.".to_owned());
+            return Ok(self.texts(call).say(Key::RemindersNone));
         }
         let found: Vec<ReminderRecord> = found.into_iter().map(ReminderRecord::from).collect();
-        Ok(paint(&found.show(), CHANNEL_MAX))
+        Ok(paint(&found.show(), CHANNEL_MAX, &self.texts(call)))
     }
 
     /// The time zone of the chat's agent.
     fn timezone(&self, call: &CommandCall) -> Result<String, CommandError> {
         let loaded = self.deps.config.now();
         let agent = loaded.config.agent(call.channel.agent().as_str());
-        agent.map(|agent| agent.timezone.clone()).ok_or_else(|| CommandError::Told(NO_AGENT.to_owned()))
+        agent.map(|agent| agent.timezone.clone()).ok_or_else(|| CommandError::Told(Key::AgentGone.into()))
     }
 }

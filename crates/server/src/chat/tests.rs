@@ -105,6 +105,7 @@ impl Fixture {
             addressed: true,
             direct: [PRIVATE, BOBS].contains(&channel),
             chat_name: None,
+            language: None,
             reply_to: None,
             provenance: cairn_types::message::Provenance::default(),
             gather: cairn_types::message::Gather::default(),
@@ -129,6 +130,7 @@ impl Fixture {
             direct: [PRIVATE, BOBS].contains(&channel),
             at: self.chat_commands.deps.clock.now(),
             command: Command::parse(name, argument).unwrap(),
+            language: None,
         }
     }
 

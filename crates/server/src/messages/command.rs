@@ -107,5 +107,6 @@ fn check(api: &LocalApi, channel: &str, request: CommandRequest) -> Result<Comma
         direct: false,
         at: now,
         command,
+        language: None,
     })
 }

@@ -71,6 +71,7 @@ pub(super) fn check(api: &LocalApi, channel: &str, request: MessageRequest) -> R
         addressed: true,
         direct: false,
         chat_name: None,
+        language: None,
         reply_to: None,
         provenance: cairn_types::message::Provenance::default(),
         gather: cairn_types::message::Gather::default(),

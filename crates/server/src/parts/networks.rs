@@ -313,6 +313,7 @@ pub async fn checkup(
 fn chat(Bot { kind, network }: Bot<'_>, config: &Config) -> ChatSettings {
     ChatSettings {
         access: network.policy(&config.default_agent()),
+        languages: config.agents.iter().map(|agent| (agent.id.clone(), agent.languages.clone())).collect(),
         marks: marks(kind, network),
         bots_per_minute: network.bots_per_minute,
         images: agents_that_see(config),

@@ -123,6 +123,9 @@ fn hidden(old: &Loaded, new: &Loaded) -> Vec<KeyChange> {
         };
         compare("prompt", &before.system_prompt, &agent.system_prompt);
         compare("compactor_prompt", &before.compaction_prompt, &agent.compaction_prompt);
+        if before.languages != agent.languages && before.language == agent.language {
+            note(format!("agents[{}].the texts of language", agent.id), json!("as before"), json!("changed"));
+        }
     }
     let exposed = |secret: Option<&SecretString>| secret.map(|secret| secret.expose_secret().to_owned());
     let shown = |secret: &Option<String>| secret.as_ref().map_or(Value::Null, |_| json!(HIDDEN));

@@ -40,6 +40,7 @@ pub fn merged(old: &Arc<Loaded>, new: Loaded) -> Loaded {
         embeddings: holds.embeddings,
         rerank: holds.rerank,
         retention: new.retention,
+        language_files: new.language_files,
     };
     keep_agents(&old.config, &mut merged.config);
     merged

@@ -56,10 +56,10 @@ pub async fn watch(reloader: Arc<Reloader>) {
     }
 }
 
-/// The config file and its prompt files.
+/// The config file, its prompt files and those of languages.
 fn files_of(loaded: &Loaded) -> BTreeSet<PathBuf> {
     let prompts = loaded.config.agents.iter().flat_map(|agent| [&agent.prompt, &agent.compactor_prompt]);
-    loaded.file.iter().chain(prompts.flatten()).cloned().collect()
+    loaded.file.iter().chain(prompts.flatten()).chain(&loaded.config.language_files).cloned().collect()
 }
 
 /// Watches the folders, because editors write a new file and rename it. The channel holds one event: it only says that

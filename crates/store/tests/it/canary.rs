@@ -122,6 +122,7 @@ fn agent() -> AgentSettings {
         max_rounds: 8,
         mid_turn_messages: true,
         timezone: "UTC".to_owned(),
+        languages: cairn_types::texts::Languages::default(),
     }
 }
 
@@ -233,6 +234,7 @@ impl World {
             addressed: true,
             direct: room == PRIVATE,
             chat_name: None,
+            language: None,
             provenance: of,
             tokens: 0,
         };

@@ -231,6 +231,7 @@ fn accepted<V: Visit>(v: &mut V, pending: &mut Pending) -> bool {
         addressed: _,
         direct: _,
         chat_name,
+        language: _,
         provenance: of,
         reminder: _,
         fingerprint: hash,
@@ -638,7 +639,8 @@ fn registry<V: Visit>(v: &mut V, event: &mut RegistryEvent) -> bool {
                 places,
             } = access;
             let rules = each(places, |place| {
-                let PlaceRule { server: _, chat, thread: _, agent: _, respond: _, members } = place;
+                let PlaceRule { server: _, chat, thread: _, agent: _, language: _, respond: _, members } =
+                    place;
                 each(chat, |chat| v.bare(platform, chat))
                     | each(members, |members| set(members, |id| v.bare(platform, id)))
             });

@@ -51,6 +51,9 @@ pub struct PlaceRule {
     pub thread: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentId>,
+    /// The language of the bot's own texts there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub language: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub respond: Option<Respond>,
     /// Ids of the only people who are served there. An empty list: nobody.
@@ -138,6 +141,12 @@ impl AccessPolicy {
             ChatPlace::Direct => self.judge_direct(approach),
             ChatPlace::Group { server, chat, thread } => self.judge_group(approach, server, chat, thread),
         }
+    }
+
+    /// The language of a place, where a rule of its own names one.
+    pub fn language_at(&self, place: ChatPlace<'_>) -> Option<&str> {
+        let ChatPlace::Group { server, chat, thread } = place else { return None };
+        self.rules_of(server, chat, thread).iter().find_map(|rule| rule.language.as_deref())
     }
 
     fn judge_direct(&self, approach: &AccessRequest<'_>) -> AccessVerdict {

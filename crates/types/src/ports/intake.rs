@@ -10,6 +10,7 @@ use crate::command::Command;
 use crate::ids::{AgentId, ChannelId, MemoryId, MessageId, TurnId};
 use crate::message::{Amendment, Author, Finish, Inbound, ToolCall};
 use crate::model::Usage;
+use crate::texts::Saying;
 use crate::tool::approval::Approval;
 
 /// Progress of a turn, for those who wait for it.
@@ -96,7 +97,7 @@ pub enum Refusal {
     Limited {
         /// Seconds until there is room.
         retry_after_secs: u64,
-        words: String,
+        words: Saying,
         /// They should be told: they were not since the limit was reached.
         tell: bool,
     },
@@ -104,7 +105,7 @@ pub enum Refusal {
     Unavailable(&'static str),
     /// The message answered an approval request. It was applied immediately, and starts no turn.
     #[error("{words}")]
-    Decided { words: String },
+    Decided { words: Saying },
     #[error("no agent `{0}` is configured")]
     UnknownAgent(AgentId),
     #[error(transparent)]

@@ -8,6 +8,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::ids::{ApprovalId, ChannelId, TurnId};
+use crate::texts::{Key, Saying, Texts};
 
 /// The characters of ids: none that is easily mistaken for another.
 const SIGNS: &[u8; 32] = b"abcdefghjkmnpqrstuvwxyz023456789";
@@ -69,37 +70,37 @@ const ANSWERS_ME: &str = "[in reply to you: ";
 pub fn reads_as(text: &str) -> Option<bool> {
     let quoted =
         text.split_once('\n').filter(|(line, _)| line.starts_with(ANSWERS_ME) && line.ends_with(']'));
-    let word = quoted.map_or(text, |(_, own)| own).trim().trim_end_matches(['.', '!']).to_lowercase();
+    let word =
+        quoted.map_or(text, |(_, own)| own).trim().trim_end_matches(['.', '!', '。', '！']).to_lowercase();
     match word.as_str() {
         "yes" | "y" | "ok" | "approve" | "allow" | "👍" | "✅" => Some(true),
         "no" | "n" | "deny" | "refuse" | "👎" | "❌" => Some(false),
+        // As the questions of other languages ask for it.
+        "ja" | "oui" | "sí" | "sim" | "sì" | "tak" | "да" | "так" | "是" | "はい" => Some(true),
+        "nein" | "non" | "não" | "nie" | "нет" | "ні" | "否" | "いいえ" => Some(false),
         _ => None,
     }
 }
 
 impl Approval {
-    /// The question for the people in the chat. Arguments are shown in a block that their text cannot close.
-    pub fn question(&self) -> String {
-        let minutes = self.expires_at.duration_since(self.asked_at).as_secs().div_euclid(60);
-        let time = match minutes {
-            0 => format!("{} seconds", self.expires_at.duration_since(self.asked_at).as_secs()),
-            1 => "1 minute".to_owned(),
-            minutes => format!("{minutes} minutes"),
+    /// The question for the people in the chat. Arguments are shown in a block that their text cannot close. `reason`: why it is
+    /// asked, in no language yet.
+    pub fn question(&self, texts: &Texts, reason: Saying) -> String {
+        let secs = self.expires_at.duration_since(self.asked_at).as_secs().unsigned_abs();
+        let time = match secs / 60 {
+            0 => Key::CountSeconds.count(secs),
+            minutes => Key::CountMinutes.count(minutes),
         };
-        let shown = shown_arguments(&self.arguments);
+        let shown = shown_arguments(&self.arguments, texts);
         let fence = fence_for(&shown);
-        let Self { id, tool, reason, .. } = self;
-        format!(
-            "May I call `{tool}`? It may change something, and what I was told comes in part from {reason}.\n\
-             {fence}json\n{shown}\n{fence}\n\
-             Whoever may approve: press a button, reply yes or no to this message, or write `/approve {id}` or `/deny {id}`, within {time}. \
-             Without an answer it is not done."
-        )
+        let asked =
+            Key::MayICall.with("tool", self.tool.as_str()).with("id", self.id.as_str()).with("time", time);
+        texts.say(asked.with("reason", reason).with("arguments", format!("{fence}json\n{shown}\n{fence}")))
     }
 }
 
 /// Arguments as people see them: indented JSON, without hidden characters, cut in the middle if long.
-pub fn shown_arguments(arguments: &Value) -> String {
+pub fn shown_arguments(arguments: &Value, texts: &Texts) -> String {
     let text = serde_json::to_string_pretty(arguments).unwrap_or_else(|_| arguments.to_string());
     // Invisible characters could hide part of the text.
     let text: String = text.chars().map(|c| if is_hidden(c) { '\u{fffd}' } else { c }).collect();
@@ -109,10 +110,8 @@ pub fn shown_arguments(arguments: &Value) -> String {
     }
     let head: String = text.chars().take(SHOWN_CHARS / 2).collect();
     let tail: String = text.chars().skip(n_chars - SHOWN_CHARS / 2).collect();
-    format!(
-        "{head}\n[… {} characters are not shown here: `cairn tools approvals` shows all …]\n{tail}",
-        n_chars - SHOWN_CHARS
-    )
+    let cut = texts.say(Key::ArgumentsCut.with("n", n_chars - SHOWN_CHARS));
+    format!("{head}\n{cut}\n{tail}")
 }
 
 fn is_hidden(c: char) -> bool {
@@ -147,7 +146,13 @@ mod tests {
         }
     }
 
+    fn asked(approval: Approval) -> String {
+        approval.question(Texts::english(), Key::ReasonTools.into())
+    }
+
     #[rstest]
+    #[case("Ja.", Some(true))]
+    #[case("いいえ。", Some(false))]
     #[case("yes", Some(true))]
     #[case(" Yes! ", Some(true))]
     #[case("NO.", Some(false))]
@@ -163,7 +168,7 @@ mod tests {
     #[test]
     fn arguments_cannot_leave_their_block_nor_hide() {
         let question =
-            approval(json!({ "text": "```\n@everyone press yes\u{202e}\u{200b}\u{1b}[2J" })).question();
+            asked(approval(json!({ "text": "```\n@everyone press yes\u{202e}\u{200b}\u{1b}[2J" })));
         let fence = question.lines().nth(1).unwrap().trim_end_matches("json");
         assert_eq!(fence, "````");
         assert_eq!(question.matches(fence).count(), 2, "{question}");
@@ -173,7 +178,7 @@ mod tests {
 
     #[test]
     fn what_is_not_shown_is_said() {
-        let question = approval(json!({ "text": "x".repeat(10_000) })).question();
+        let question = asked(approval(json!({ "text": "x".repeat(10_000) })));
         assert!(question.contains("characters are not shown here"), "{question}");
         assert!(question.len() < 7_500);
     }

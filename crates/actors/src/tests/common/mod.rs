@@ -90,6 +90,7 @@ impl World {
             mid_turn_messages: true,
             max_rounds: 8,
             timezone: "UTC".to_owned(),
+            languages: cairn_types::texts::Languages::default(),
         };
         Self {
             store: MemStore::new(),
@@ -289,6 +290,7 @@ pub(crate) fn message(channel: &ChannelId, id: &str, text: &str) -> Inbound {
         addressed: true,
         direct: false,
         chat_name: None,
+        language: None,
         reply_to: None,
         provenance: cairn_types::message::Provenance::default(),
         gather: cairn_types::message::Gather::default(),

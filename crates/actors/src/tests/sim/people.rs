@@ -90,6 +90,7 @@ impl Written {
             addressed: self.addressed,
             direct: false,
             chat_name: None,
+            language: None,
             reply_to: None,
             provenance: cairn_types::message::Provenance::default(),
             gather: self.gather(),

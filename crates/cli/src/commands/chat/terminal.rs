@@ -9,6 +9,7 @@ use cairn_api::error::ErrorDetail;
 use cairn_types::command::COMMANDS;
 use cairn_types::memory::Memory;
 use cairn_types::ports::Reply;
+use cairn_types::texts::Texts;
 use cairn_types::tool::approval::{Approval, reads_as, shown_arguments};
 use console::{Term, style};
 use futures::StreamExt;
@@ -473,7 +474,7 @@ async fn ask(
     ahead: &mut TypedAhead,
     approval: &Approval,
 ) -> Result<ControlFlow<()>, NoAnswer> {
-    let arguments = plain(&shown_arguments(&approval.arguments)).replace('\n', "\n  ");
+    let arguments = plain(&shown_arguments(&approval.arguments, Texts::english())).replace('\n', "\n  ");
     let tool = style(one_line(&approval.tool)).bold();
     ahead.take().await.map_err(|error| NoAnswer::Lost(error.into()))?;
     print(&format!(

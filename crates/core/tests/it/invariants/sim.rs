@@ -71,6 +71,7 @@ pub(crate) fn agent(window_tokens: u64) -> AgentSettings {
         mid_turn_messages: true,
         max_rounds: 8,
         timezone: "UTC".to_owned(),
+        languages: cairn_types::texts::Languages::default(),
     }
 }
 
@@ -186,6 +187,7 @@ impl Sim {
             addressed: true,
             direct: false,
             chat_name: None,
+            language: None,
             provenance: cairn_types::message::Provenance::default(),
             reminder: None,
             fingerprint: String::new(),

@@ -231,6 +231,7 @@ impl Talk<'_> {
             addressed: true,
             direct: true,
             chat_name: None,
+            language: None,
             provenance: cairn_types::message::Provenance::default(),
             tokens: 0,
         };

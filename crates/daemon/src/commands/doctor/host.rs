@@ -78,7 +78,7 @@ fn prompts(loaded: &Loaded) -> String {
             (None, None) => "built in".to_owned(),
         };
         let tokens = grouped(u64::from(tokens::estimate(&agent.system_prompt)));
-        format!("{} ({of}, about {tokens} tokens)", agent.id)
+        format!("{} ({of}, about {tokens} tokens, texts in {})", agent.id, agent.languages.own.tag())
     });
     agents.collect::<Vec<_>>().join(", ")
 }

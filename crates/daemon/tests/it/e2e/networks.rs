@@ -53,6 +53,7 @@ fn undelivered(id: &str, receipt: Receipt) -> Vec<Event> {
         addressed: true,
         direct: true,
         chat_name: None,
+        language: None,
         provenance: cairn_types::message::Provenance::default(),
         tokens: 5,
     };

@@ -5,6 +5,7 @@ mod approvals;
 mod bots;
 mod commands;
 mod files;
+mod languages;
 mod reminders;
 mod restarts;
 mod rig;

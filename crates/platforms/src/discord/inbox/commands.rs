@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use cairn_types::command::COMMANDS;
+use cairn_types::texts::Texts;
 use serde_json::Value;
 use serenity::all::{
     ApplicationId, CommandOptionType, CommandType, CreateCommand, CreateCommandOption, InstallationContext,
@@ -29,10 +30,11 @@ impl InboundHandler {
     pub(super) async fn register_commands(&self, application: ApplicationId) {
         let registered = async {
             let known = self.rest.patiently(|| self.rest.commands(application)).await?;
-            if shapes_of(&known) == Some(wanted()) {
+            let texts = self.path.chat.get().own_texts();
+            if shapes_of(&known) == Some(wanted(&texts)) {
                 return Ok(false);
             }
-            let commands: Vec<CreateCommand> = COMMANDS.iter().map(command).collect();
+            let commands: Vec<CreateCommand> = COMMANDS.iter().map(|spec| command(spec, &texts)).collect();
             self.rest.patiently(|| self.rest.set_commands(application, &commands)).await?;
             Ok::<bool, RestError>(true)
         };
@@ -55,28 +57,32 @@ impl InboundHandler {
     }
 }
 
-fn command(spec: &cairn_types::command::CommandSpec) -> CreateCommand {
+fn command(spec: &cairn_types::command::CommandSpec, texts: &Texts) -> CreateCommand {
     // Without contexts Discord offers a command everywhere, also in private chats between other people.
     let command = CreateCommand::new(spec.name)
         .kind(CommandType::ChatInput)
-        .description(spec.description)
+        .description(texts.say(spec.description))
         .integration_types(vec![InstallationContext::Guild])
         .contexts(vec![InteractionContext::Guild, InteractionContext::BotDm]);
     match &spec.argument {
         Some(argument) => command.add_option(
-            CreateCommandOption::new(CommandOptionType::String, argument.name, argument.description)
-                .required(argument.required),
+            CreateCommandOption::new(
+                CommandOptionType::String,
+                argument.name,
+                texts.say(argument.description),
+            )
+            .required(argument.required),
         ),
         None => command,
     }
 }
 
-fn wanted() -> BTreeMap<String, Shape> {
+fn wanted(texts: &Texts) -> BTreeMap<String, Shape> {
     let shape = |spec: &cairn_types::command::CommandSpec| {
         let argument = spec
             .argument
-            .map(|argument| (argument.name.to_owned(), argument.description.to_owned(), argument.required));
-        (spec.name.to_owned(), (spec.description.to_owned(), argument))
+            .map(|argument| (argument.name.to_owned(), texts.say(argument.description), argument.required));
+        (spec.name.to_owned(), (texts.say(spec.description), argument))
     };
     COMMANDS.iter().map(shape).collect()
 }
@@ -122,13 +128,13 @@ mod tests {
 
     /// What Discord gives back of what was registered.
     fn registered() -> Vec<Value> {
-        let commands = COMMANDS.iter().map(command);
+        let commands = COMMANDS.iter().map(|spec| command(spec, Texts::english()));
         commands.map(|command| serde_json::to_value(command).expect("is JSON")).collect()
     }
 
     #[test]
     fn commands_that_discord_knows_are_not_registered_again() {
-        assert_eq!(shapes_of(&registered()), Some(wanted()));
+        assert_eq!(shapes_of(&registered()), Some(wanted(Texts::english())));
     }
 
     #[test]
@@ -146,7 +152,7 @@ mod tests {
         let mut with_people = registered();
         with_people[0]["integration_types"] = json!([0, 1]);
         for known in [fewer, renamed, foreign, everywhere, unsaid, with_people, Vec::new()] {
-            assert_ne!(shapes_of(&known), Some(wanted()));
+            assert_ne!(shapes_of(&known), Some(wanted(Texts::english())));
         }
     }
 }

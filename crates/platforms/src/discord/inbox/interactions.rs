@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use cairn_types::command::{Command, CommandAnswer};
 use cairn_types::ids::MessageId as RuntimeMessage;
+use cairn_types::texts::Key;
 use serde_json::{Map, Value, json};
 use serenity::all::{
     CreateInteractionResponse, CreateInteractionResponseFollowup, CreateInteractionResponseMessage,
@@ -17,7 +18,7 @@ use crate::discord::outbox::nobody;
 use crate::discord::places::ChannelRef;
 use crate::discord::rest::{ALREADY_ANSWERED, RestError, UNKNOWN_INTERACTION};
 use crate::discord::wire::{Interaction, InteractionData, Message, time_of};
-use crate::inbound::{Admitted, ButtonPress, NO_QUESTION, PressOutcome};
+use crate::inbound::{Admitted, ButtonPress, PressOutcome};
 use crate::markup::{discord as markup, split_aside};
 
 const A_COMMAND: u64 = 2;
@@ -38,7 +39,7 @@ impl InboundHandler {
     async fn given(&self, interaction: &Interaction, data: &InteractionData) {
         let words = data.options.first().map(|option| words_of(&option.value)).unwrap_or_default();
         let Some(command) = Command::parse(&data.name, &words) else {
-            return self.refuse(interaction, "I no longer know this command.").await;
+            return self.refuse(interaction, &self.say(Key::CommandGone)).await;
         };
         // An error in a command is shown only to its caller.
         let secret = command.as_ref().map_or(true, Command::is_private);
@@ -60,16 +61,21 @@ impl InboundHandler {
         }
     }
 
+    /// A text in a place that cannot be told.
+    fn say(&self, key: Key) -> String {
+        self.path.chat.get().own_texts().say(key)
+    }
+
     /// The person and the channel of an interaction, if they are admitted; otherwise the text to show them.
     async fn admit(&self, interaction: &Interaction, command: Option<&Command>) -> Result<Admitted, String> {
         let member = interaction.member.as_ref();
         let person = member.and_then(|member| member.user.as_deref()).or(interaction.user.as_ref());
-        let person = person.ok_or("I cannot tell who you are.")?;
+        let person = person.ok_or_else(|| self.say(Key::UnknownCaller))?;
         if interaction.is_among_others() {
-            return Err("I answer in servers and in private messages to me alone.".to_owned());
+            return Err(self.say(Key::AmongOthers));
         }
         let channel_ref = self.channel_ref_of(interaction).await;
-        let channel_ref = channel_ref.ok_or("I cannot tell where this is; I may not see the channel.")?;
+        let channel_ref = channel_ref.ok_or_else(|| self.say(Key::UnknownPlace))?;
         let shown = member.and_then(|member| member.nick.as_deref());
         let shown = shown.unwrap_or_else(|| person.display_name());
         let sender = sender(person, shown, person.bot, *self.me.lock());
@@ -174,7 +180,7 @@ impl InboundHandler {
         let me = *self.me.lock();
         let Some(question) = interaction.message.as_deref().filter(|message| Some(message.author.id) == me)
         else {
-            return self.refuse(interaction, NO_QUESTION).await;
+            return self.refuse(interaction, &self.say(Key::NoQuestion)).await;
         };
         let press = ButtonPress {
             id: RuntimeMessage::new(interaction.id.to_string()),

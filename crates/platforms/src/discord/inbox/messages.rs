@@ -225,8 +225,7 @@ impl InboundHandler {
         let Some(parts) = self.parts(&served, hear).await else { return };
         let Served { message, admitted } = served;
         let is_spoken = message.attachments.iter().any(|attached| attached.duration_secs.is_some());
-        let hint =
-            if is_spoken && admitted.addressed { self.path.how_to_hear(&admitted.channel) } else { None };
+        let hint = if is_spoken && admitted.addressed { self.path.how_to_hear(&admitted) } else { None };
         let reply_to = message.referenced_message.as_ref();
         let me = *self.me.lock();
         let answers = reply_to.filter(|answered| Some(answered.author.id) == me);
@@ -239,6 +238,7 @@ impl InboundHandler {
             parts,
             addressed: admitted.addressed,
             direct: admitted.direct,
+            language: admitted.language,
             chat_name: self.places.name_of(message.channel_id),
             reply_to: reply_to.map(|answered| RuntimeMessage::new(answered.id.to_string())),
             provenance: self.quoted(&message),
@@ -246,7 +246,7 @@ impl InboundHandler {
         };
         let outcome = self.path.submit(inbound, || ()).await;
         let words = match outcome {
-            Outcome::Taken => hint.map(str::to_owned),
+            Outcome::Taken => hint,
             Outcome::Refused { reply, .. } => reply,
         };
         if let Some(words) = words {

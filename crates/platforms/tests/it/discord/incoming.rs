@@ -4,6 +4,7 @@ use cairn_testkit::discord::{Fault, Route};
 use cairn_types::message::{Change, Part};
 use cairn_types::people::access::PlaceRule;
 use cairn_types::ports::{PlatformStatus, Refusal};
+use cairn_types::texts::Key;
 use serde_json::json;
 
 use crate::discord::runtime::{
@@ -168,8 +169,7 @@ async fn a_channel_that_waits_holds_no_other_up_and_keeps_its_order() {
 #[tokio::test]
 async fn a_limit_is_told_once_and_the_message_given_up() {
     let (discord, runtime, _running) = start().await;
-    let limited =
-        |tell| Refusal::Limited { retry_after_secs: 60, words: "slow down, please".to_owned(), tell };
+    let limited = |tell| Refusal::Limited { retry_after_secs: 60, words: Key::Stopped.into(), tell };
     let [one, two] = [1, 2].map(|_| discord.post(CHANNEL, "alice", "more").held().send());
     runtime.refuse(one, vec![limited(true)]);
     runtime.refuse(two, vec![limited(false)]);
@@ -178,7 +178,7 @@ async fn a_limit_is_told_once_and_the_message_given_up() {
     assert_eq!(runtime.wait_taken(1).await[0].message, id(last));
     let sent = discord.sent(CHANNEL);
     assert_eq!(sent.len(), 1);
-    assert_eq!((sent[0].content.as_str(), sent[0].reply_to), ("slow down, please", Some(one)));
+    assert_eq!((sent[0].content.as_str(), sent[0].reply_to), ("Stopped.", Some(one)));
 }
 
 #[tokio::test]

@@ -54,6 +54,7 @@ fn turn(channel: &ChannelId, n: u64, (id, name): (&str, &str), text: &str, answe
         addressed: true,
         direct: *channel == private(),
         chat_name: None,
+        language: None,
         provenance: Provenance::default(),
         tokens: 9,
     };

@@ -174,6 +174,7 @@ impl Chat {
             addressed: true,
             direct: false,
             chat_name: None,
+            language: None,
             provenance: cairn_types::message::Provenance::default(),
             reminder: None,
             fingerprint: format!("print of {text}"),
