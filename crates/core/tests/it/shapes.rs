@@ -285,10 +285,9 @@ fn reacted(by: Author) -> Event {
 fn chats() -> Vec<Event> {
     let person = Author { id: "telegram/7".into(), name: "Anna".into() };
     let usage = Usage { input_tokens: 100, output_tokens: 7, cached_tokens: 60, cache_write_tokens: 0 };
-    let id = || "o1".into();
     let intended = |note: Option<&str>, edits: Option<&str>, draft| {
         Event::Delivery(DeliveryEvent::Intended {
-            id: id(),
+            id: "o1".into(),
             turn: "t1".into(),
             seq: Seq(2),
             note: note.map(Into::into),
@@ -320,13 +319,17 @@ fn chats() -> Vec<Event> {
         intended(None, None, true),
         intended(None, Some("900"), false),
         intended(Some("The models are down; your message is kept."), None, false),
-        Event::Delivery(DeliveryEvent::Attempted { id: id(), part: 1 }),
-        Event::Delivery(DeliveryEvent::PutOff { id: id(), part: 1, reason: "too many requests".into() }),
-        Event::Delivery(DeliveryEvent::Sent { id: id(), part: 1, message: "901".into() }),
+        Event::Delivery(DeliveryEvent::Attempted { id: "o1".into(), part: 1 }),
+        Event::Delivery(DeliveryEvent::PutOff {
+            id: "o1".into(),
+            part: 1,
+            reason: "too many requests".into(),
+        }),
+        Event::Delivery(DeliveryEvent::Sent { id: "o1".into(), part: 1, message: "901".into() }),
         settled(Receipt::Delivered { messages: vec!["901".into()] }),
         settled(Receipt::Unknown { part: 1, reason: "cut off".into() }),
-        Event::Delivery(DeliveryEvent::Retried { id: id() }),
-        Event::Delivery(DeliveryEvent::Dropped { id: id() }),
+        Event::Delivery(DeliveryEvent::Retried { id: "o1".into() }),
+        Event::Delivery(DeliveryEvent::Dropped { id: "o1".into() }),
         spent(usage, true, None),
         Event::Registry(RegistryEvent::PairingRequested {
             user: person,
