@@ -282,12 +282,16 @@ fn reacted(by: Author) -> Event {
     Event::Message(MessageEvent::Reacted { message, seq, by, emoji, removed: false })
 }
 
+fn usage() -> Usage {
+    Usage { input_tokens: 100, output_tokens: 7, cached_tokens: 60, cache_write_tokens: 0 }
+}
+
 fn chats() -> Vec<Event> {
     let person = Author { id: "telegram/7".into(), name: "Anna".into() };
-    let usage = Usage { input_tokens: 100, output_tokens: 7, cached_tokens: 60, cache_write_tokens: 0 };
+    let id = || "o1".into();
     let intended = |note: Option<&str>, edits: Option<&str>, draft| {
         Event::Delivery(DeliveryEvent::Intended {
-            id: "o1".into(),
+            id: id(),
             turn: "t1".into(),
             seq: Seq(2),
             note: note.map(Into::into),
@@ -319,18 +323,14 @@ fn chats() -> Vec<Event> {
         intended(None, None, true),
         intended(None, Some("900"), false),
         intended(Some("The models are down; your message is kept."), None, false),
-        Event::Delivery(DeliveryEvent::Attempted { id: "o1".into(), part: 1 }),
-        Event::Delivery(DeliveryEvent::PutOff {
-            id: "o1".into(),
-            part: 1,
-            reason: "too many requests".into(),
-        }),
-        Event::Delivery(DeliveryEvent::Sent { id: "o1".into(), part: 1, message: "901".into() }),
+        Event::Delivery(DeliveryEvent::Attempted { id: id(), part: 1 }),
+        Event::Delivery(DeliveryEvent::PutOff { id: id(), part: 1, reason: "too many requests".into() }),
+        Event::Delivery(DeliveryEvent::Sent { id: id(), part: 1, message: "901".into() }),
         settled(Receipt::Delivered { messages: vec!["901".into()] }),
         settled(Receipt::Unknown { part: 1, reason: "cut off".into() }),
-        Event::Delivery(DeliveryEvent::Retried { id: "o1".into() }),
-        Event::Delivery(DeliveryEvent::Dropped { id: "o1".into() }),
-        spent(usage, true, None),
+        Event::Delivery(DeliveryEvent::Retried { id: id() }),
+        Event::Delivery(DeliveryEvent::Dropped { id: id() }),
+        spent(usage(), true, None),
         Event::Registry(RegistryEvent::PairingRequested {
             user: person,
             chat: "7".into(),
@@ -349,8 +349,8 @@ fn chats() -> Vec<Event> {
         Event::Turn(TurnEvent::UsageReported {
             model: "main".into(),
             estimated: 90,
-            usage,
-            disbelieved: Some(Usage { input_tokens: u64::MAX, ..usage }),
+            usage: usage(),
+            disbelieved: Some(Usage { input_tokens: u64::MAX, ..usage() }),
             is_estimate: true,
             set_window: None,
             caused_by: BTreeSet::new(),
