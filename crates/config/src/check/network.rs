@@ -93,6 +93,8 @@ fn check_bot(
         if let Some(Err(hint)) = text.map(|text| reaction(kind, text)) {
             let message = format!("`{key}` is no reaction of {}", kind.name());
             check.wrong(&below(at, key), message, &hint);
+        } else if kind == NetworkKind::Bridge && text.is_some() {
+            check.warn(format!("{table}: `{key}` has no effect: bridges set no reactions"));
         }
     }
     for (key, ids) in [
