@@ -260,7 +260,7 @@ async fn a_node_hands_over_to_nobody_who_has_stopped_and_says_when_it_leads_agai
     sql(&url, ghost);
     let before = north.status()["started_at"].clone();
     assert_ne!(before, began);
-    north.cairn(&["node", "drain"]).told(1, &["no other node took the lead; north leads again"]);
+    north.cairn(&["node", "drain"]).told(1, &["no other node took over; north leads again"]);
     until(&first, true).await;
     assert_eq!(north.status()["started_at"], before, "it is of the process");
     first.stop().await.unwrap();
@@ -422,7 +422,7 @@ async fn without_its_database_a_standby_says_that_nothing_was_done() {
     shows(&follower, |status| !status["store"]["error"].is_null()).await;
     let (status, refused) = follower.client().say("main", "hello").await.unwrap();
     assert_eq!((status.as_u16(), &refused["error"]["code"]), (503, &json!("database")), "{refused}");
-    south.cairn(&["chat", "hello"]).told(1, &["the database", "goes on by itself"]);
+    south.cairn(&["chat", "hello"]).told(1, &["the database", "resumes automatically"]);
     server.start_again();
     first_leads(&leader, &follower).await;
     follower.stop().await.unwrap();
