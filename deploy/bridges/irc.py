@@ -100,8 +100,8 @@ class Irc:
         while True:
             try:
                 self.connected()
-            except OSError as error:
-                log("irc:", error)
+            except Exception as error:  # whatever it is, the bridge connects again
+                log("irc:", repr(error))
             self.ready.clear()
             self.pong.put(None)  # whoever waits learns that the connection broke
             time.sleep(3)
@@ -120,7 +120,8 @@ class Irc:
         while chunk := self.socket.recv(65536):
             *lines, buffer = (buffer + chunk).split(b"\n")
             for line in lines:
-                self.line(line.decode(errors="replace").rstrip("\r"))
+                if line.strip():
+                    self.line(line.decode(errors="replace").rstrip("\r"))
         raise OSError("the server closed the connection")
 
     def line(self, line):
@@ -133,8 +134,10 @@ class Irc:
         line, _, last = line.partition(" :")
         command, *words = line.split() + ([last] if _ else [])
         if command == "PING":
-            self.write(f"PONG :{words[-1]}")
-        elif command == "PONG":
+            self.write(f"PONG :{words[-1] if words else ''}")
+        elif command == "NICK" and words and prefix.partition("!")[0].lower() == self.nick.lower():
+            self.nick = words[0]
+        elif command == "PONG" and words:
             self.pong.put(words[-1])
         elif command == "001":
             self.nick = words[0]
@@ -146,7 +149,7 @@ class Irc:
         elif command == "433":
             self.nick += "_"
             self.write(f"NICK {self.nick}")
-        elif command in ("401", "403", "404", "407", "411", "412") and len(words) > 1:
+        elif command in ("401", "403", "404", "407", "411", "412", "477", "486", "716") and len(words) > 1:
             self.refused[words[1].lower()] = words[-1]
         elif command == "PRIVMSG" and len(words) == 2:
             self.hear(prefix, tags.get("account"), words[0], words[1])

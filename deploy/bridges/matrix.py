@@ -80,6 +80,7 @@ class State:
             "CREATE TABLE IF NOT EXISTS kept (name TEXT PRIMARY KEY, value TEXT);"
         )
         self.do("DELETE FROM sent WHERE at < ?", time.time() - 30 * 86400)
+        self.do("DELETE FROM kept WHERE name LIKE 'thread %' AND rowid < (SELECT max(rowid) FROM kept) - 100000")
 
     def do(self, statement, *values):
         with self.lock:
@@ -105,6 +106,11 @@ def quoted(*steps):
     return "/".join(urllib.parse.quote(step, safe="") for step in steps)
 
 
+def person(user):
+    """The id of a person for the daemon, which takes no slash in it."""
+    return user.replace("%", "%25").replace("/", "%2F")
+
+
 class Matrix:
     """Calls of the homeserver, as one account."""
 
@@ -120,7 +126,11 @@ class Matrix:
             connection.request(method, f"{self.url.path.rstrip('/')}/_matrix/{path}", data, headers)
             response = connection.getresponse()
             if response.status == 200:
-                return response.read(FILE_BYTES + 1) if raw else json.loads(response.read())
+                answer = response.read(FILE_BYTES + 1 if raw else None)
+                try:
+                    return answer if raw else json.loads(answer)
+                except ValueError:
+                    raise OSError("the homeserver's answer is not JSON") from None
             try:
                 answer = json.loads(response.read())
             except ValueError:
@@ -151,7 +161,10 @@ class Bridge:
                 for room, joined in rooms.get("join", {}).items() if since else ():
                     timeline = joined["timeline"]
                     for event in self.gap(room, timeline, since) + timeline["events"]:
-                        self.event(room, event)
+                        try:
+                            self.event(room, event)
+                        except (AttributeError, KeyError, TypeError, ValueError) as error:
+                            log("an event cannot be read, and is dropped:", repr(error))
                 self.state.keep("since", news["next_batch"])
             except (OSError, ValueError, Refused, http.client.HTTPException) as error:
                 log("matrix:", error)
@@ -164,7 +177,10 @@ class Bridge:
             query = urllib.parse.urlencode({"dir": "b", "from": start, "to": since, "limit": "100"})
             page = self.matrix.call("GET", f"client/v3/rooms/{quoted(room)}/messages?{query}")
             events += page["chunk"]
-            start = page.get("end") if page["chunk"] and len(events) < 2000 else None
+            start = page.get("end") if page["chunk"] else None
+            if start and len(events) >= 2000:
+                log("more than 2,000 events were missed in a room; the oldest are left out:", room)
+                break
         return events[::-1]
 
     def join(self, room, invitation):
@@ -201,7 +217,9 @@ class Bridge:
         elif kind == "m.room.redaction":
             gone = event.get("redacts") or content.get("redacts")
             at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(event["origin_server_ts"] / 1000))
-            self.hand_in("deletions", {"id": gone, "chat": room, "direct": self.is_direct(room), "at": at})
+            thread = self.state.kept(f"thread {gone}")
+            self.hand_in("deletions", {"id": gone, "chat": room, "direct": self.is_direct(room), "at": at,
+                                       **({"thread": thread} if thread else {})})
         elif kind == "m.room.message" and content.get("msgtype"):
             self.said(room, event, content)
 
@@ -211,13 +229,16 @@ class Bridge:
         content = content.get("m.new_content", content) if is_edit else content
         direct, kind, body = self.is_direct(room), content.get("msgtype"), str(content.get("body", ""))
         said = {"id": relation["event_id"] if is_edit else event["event_id"], "chat": room, "direct": direct,
-                "author": {"id": event["sender"], "name": self.members[room].get(event["sender"], event["sender"]),
+                "author": {"id": person(event["sender"]), "name": self.members[room].get(event["sender"], event["sender"]),
                            "bot": kind == "m.notice"},
                 "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(event["origin_server_ts"] / 1000))}
         if not direct:
             said["title"] = self.title(room)
         if relation.get("rel_type") == "m.thread":
             said["thread"] = relation["event_id"]
+            self.state.keep(f"thread {said['id']}", said["thread"])
+        elif is_edit and (thread := self.state.kept(f"thread {said['id']}")):
+            said["thread"] = thread  # edits do not say in which thread their message is
         answered = (relation.get("m.in_reply_to") or {}).get("event_id")
         own = False
         if answered and not relation.get("is_falling_back"):
@@ -245,14 +266,15 @@ class Bridge:
             return {"id": answered}, False
         if event["sender"] == self.me:
             return {"id": answered}, True
-        author = {"id": event["sender"], "name": self.members[room].get(event["sender"], event["sender"])}
+        author = {"id": person(event["sender"]), "name": self.members[room].get(event["sender"], event["sender"])}
         text = str(event.get("content", {}).get("body", ""))[:2000]
         return {"id": answered, "author": author, **({"text": text} if text else {})}, False
 
     def file(self, content):
         info, data = content.get("info") or {}, b""
         uri = re.fullmatch(r"mxc://([^/]+)/([^/]+)", str(content.get("url", "")))
-        if uri and int(info.get("size") or 0) <= FILE_BYTES:
+        size = info.get("size")
+        if uri and (not isinstance(size, int) or size <= FILE_BYTES):
             try:
                 data = self.matrix.call("GET", f"client/v1/media/download/{quoted(*uri.groups())}", raw=True)
             except Refused as refused:
@@ -278,10 +300,11 @@ class Bridge:
         known = self.state.do("SELECT message, at FROM sent WHERE id = ?", delivery["id"])
         if known and known[0][0]:
             return {"outcome": "sent", "message": known[0][0]}
-        if known and time.time() - known[0][1] > 12 * 3600:  # homeservers forget transactions in time
+        repeat = delivery.get("repeat")
+        if known and repeat and time.time() - known[0][1] > 12 * 3600:  # homeservers forget transactions in time
             return {"outcome": "unknown", "reason": "it was being sent long ago"}
-        if not known:
-            self.state.do("INSERT INTO sent VALUES (?, NULL, ?)", delivery["id"], time.time())
+        if not (known and repeat):
+            self.state.do("INSERT OR REPLACE INTO sent VALUES (?, NULL, ?)", delivery["id"], time.time())
         try:
             message = work(delivery)
         except Refused as refused:

@@ -27,7 +27,7 @@ const GAP: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_secs(5);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// Attempts to take a mark away; one that is to be shown is tried once.
+/// Attempts to replace a mark or to take it away; the first mark of a message is tried once.
 const TRIES: u32 = 3;
 
 /// How long a chat that refused a mark gets none.
@@ -67,7 +67,9 @@ async fn show(platform: Arc<dyn Platform>, channel: ChannelId, mut changes: mpsc
             let Some(change) = changes.recv().await else { return };
             note(&mut waiting, change);
         }
-        while let Ok(change) = changes.try_recv() {
+        while waiting.len() < QUEUE
+            && let Ok(change) = changes.try_recv()
+        {
             note(&mut waiting, change);
         }
         let Some(change) = waiting.pop_front() else { continue };
@@ -93,13 +95,21 @@ async fn show(platform: Arc<dyn Platform>, channel: ChannelId, mut changes: mpsc
                 refused = Some(Instant::now());
             }
             SendError::Later { after, .. } => {
-                if change.to.is_none() && change.tries + 1 < TRIES {
-                    waiting.push_front(Change { tries: change.tries + 1, ..change });
-                }
+                try_again(&mut waiting, change);
                 tokio::time::sleep(after.unwrap_or(PAUSE).min(PAUSE_MAX)).await;
             }
-            SendError::Unknown(_) => tokio::time::sleep(PAUSE).await,
+            SendError::Unknown(_) => {
+                try_again(&mut waiting, change);
+                tokio::time::sleep(PAUSE).await;
+            }
         }
+    }
+}
+
+/// What was shown before would stay for good.
+fn try_again(waiting: &mut VecDeque<Change>, change: Change) {
+    if change.from.is_some() && change.tries + 1 < TRIES {
+        waiting.push_front(Change { tries: change.tries + 1, ..change });
     }
 }
 

@@ -287,7 +287,8 @@ pub struct CompactionSettings {
     pub instructions: Option<String>,
     /// Identifiers in summaries (paths, addresses, ids, numbers with units, function names, error messages).
     /// "preserve": those missing from the text are listed beside it, copied from the conversation without a model.
-    /// "anonymize": stable placeholders replace them, and those inside error messages. "off": the model decides.
+    /// "anonymize": stable placeholders replace them; an error message keeps its wording, and only the identifiers in it are
+    /// replaced. "off": the model decides.
     pub identifiers: IdentifierPolicy,
     /// Delay a run that is not urgent (the background tier) until the provider's cache of the conversation has expired.
     pub when_cold: bool,

@@ -320,7 +320,7 @@ impl Daemon {
         let (socket, routes) = (self.socket.clone(), crate::changing::changing(&self.identity));
         let say_so = async move {
             if let Err(error) = socket.serve(routes).await {
-                tracing::warn!(%error, "the socket answers nobody until this node stands by");
+                tracing::warn!(%error, "the socket answers nobody until this node is a standby");
             }
         };
         self.end(grace, say_so).await

@@ -329,8 +329,13 @@ impl ChannelState {
         if self.draining {
             return Err(Refusal::Unavailable("stopping").into());
         }
-        let entries = self.shared.ports.store.entries_of(&self.handle.id, &amendment.message);
-        let entries = in_time(entries).await?;
+        let entries = match amendment.change {
+            // It is to a message of the bot, which the conversation knows.
+            Change::Reacted { .. } => Vec::new(),
+            Change::Edited { .. } | Change::Deleted => {
+                in_time(self.shared.ports.store.entries_of(&self.handle.id, &amendment.message)).await?
+            }
+        };
         let Some(event) = self.handle.read(|conversation| amend(conversation, amendment, &entries)) else {
             return Ok(());
         };

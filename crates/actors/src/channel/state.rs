@@ -263,8 +263,12 @@ impl ChannelState {
         let tasks = &self.shared.lifecycle.tasks;
         let marker = self.marker.get_or_insert_with(|| Marker::begin(tasks, platform, channel.clone()));
         let is_sent = |message: &&MessageId| !message.is_reminder() && !message.is_correction();
-        for message in messages.iter().rev().filter(is_sent).take(MARKED_MAX) {
-            marker.set(message.clone(), from, to);
+        for (idx, message) in messages.iter().rev().filter(is_sent).enumerate() {
+            match from {
+                _ if idx < MARKED_MAX => marker.set(message.clone(), from, to),
+                Some(Mark::Seen) => marker.set(message.clone(), from, None),
+                _ => {}
+            }
         }
     }
 

@@ -80,7 +80,7 @@ of them.")]
         /// The memories to merge into it
         #[arg(value_name = "OTHER", required = true)]
         others: Vec<String>,
-        /// Its new text [default: its present text]
+        /// Its new text [default: its current text]
         #[arg(long, value_name = "TEXT", value_parser = args::words)]
         text: Option<String>,
     },

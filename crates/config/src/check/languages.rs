@@ -25,7 +25,11 @@ struct Known {
 pub(crate) fn check_languages(check: &mut Check<'_, '_>, config: &mut Config) {
     let mut known = Known { files: files(check.source.dir()), read: BTreeMap::new() };
     let mut of_places = BTreeMap::new();
-    for (kind, bots) in [(NetworkKind::Discord, &config.discord), (NetworkKind::Telegram, &config.telegram)] {
+    for (kind, bots) in [
+        (NetworkKind::Discord, &config.discord),
+        (NetworkKind::Telegram, &config.telegram),
+        (NetworkKind::Bridge, &config.bridges),
+    ] {
         for (idx, bot) in bots.iter().enumerate() {
             for (number, place) in bot.places.iter().enumerate() {
                 let Some(tag) = &place.language else { continue };
@@ -100,10 +104,9 @@ impl Known {
             let read = std::fs::read_to_string(&file).map_err(|error| error.to_string());
             match read.and_then(|text| Texts::read(tag, &text, Some(&texts))) {
                 Ok(read) => texts = Arc::new(read),
-                Err(why) => check.note(
-                    Problem::new(format!("the texts of {}: {why}", file.display()))
-                        .hint("correct the line, or leave it out: the text is then said in English"),
-                ),
+                Err(why) => check.note(Problem::new(format!("the texts of {}: {why}", file.display())).hint(
+                    "correct the line, or remove it: the built-in text is used, or English if there is none",
+                )),
             }
         }
         self.read.insert(tag.to_owned(), Arc::clone(&texts));

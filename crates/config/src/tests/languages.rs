@@ -31,6 +31,10 @@ fn an_unknown_language_is_named_with_those_that_are_known() {
     let message =
         error("[telegram]\ntoken_env = \"T\"\n[[telegram.places]]\nchat = -100123\nlanguage = \"xx\"\n");
     assert!(message.contains("`language` = \"xx\"") && message.contains(":5:12"), "{message}");
+    let message = error(
+        "[[bridges]]\nname = \"irc\"\ntoken_env = \"T\"\n[[bridges.places]]\nchat = \"#a\"\nlanguage = \"xx\"\n",
+    );
+    assert!(message.contains("`language` = \"xx\""), "{message}");
 }
 
 #[test]

@@ -249,8 +249,8 @@ pub struct ModelConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1_000_000_000), example = 0.50)]
     pub output_price: Option<f64>,
-    /// Seconds for which the server caches the beginning of a request. With provider = "anthropic", more than 300
-    /// requests its one-hour cache, which costs more to write.
+    /// Seconds for which the server caches the beginning of a request. With provider = "anthropic", a value
+    /// above 300 asks for its one-hour cache, which costs more to write.
     #[schemars(range(max = 86_400))]
     pub cache_ttl_secs: u64,
     /// Mark in requests the part that the server should cache, which OpenAI's models from GPT-5.6 on need. Not set:

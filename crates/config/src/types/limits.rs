@@ -50,8 +50,8 @@ pub struct Limits {
     pub unaddressed_queue: usize,
     /// When no model answers: seconds until people in a chat are told that their message is kept and will be answered
     /// later, and the longest pause between two attempts after that, in seconds. A local message also waits, for at
-    /// most turn_timeout_secs, and its stream says so; if a model's server asks for more than a minute of waiting, it
-    /// fails immediately.
+    /// most turn_timeout_secs, and its stream says so; if a model's server asks for a wait of more than a minute,
+    /// the message fails immediately.
     #[schemars(range(min = 1, max = 3_600))]
     pub model_down_tell_secs: u64,
     #[schemars(range(min = 1, max = 86_400))]

@@ -272,7 +272,7 @@ pub struct Network {
     #[schemars(range(max = 10_000))]
     pub catch_up_messages: u64,
     /// Largest image that goes to a model that takes images, largest text file and largest document (PDF, docx, xlsx, pptx,
-    /// odt) whose words are taken in, in KiB. Larger ones are only named, as are all other files.
+    /// odt, ods, odp) whose text is read, in KiB. Larger ones are only named, as are all other files.
     #[schemars(range(max = 20_480))]
     pub image_kib: u64,
     #[schemars(range(max = 4_096))]

@@ -41,7 +41,7 @@ fn edited(
 ) -> Option<Event> {
     let message = &amendment.message;
     if let Some(pending) = conversation.newest_pending(message) {
-        if pending.is_deleted() || is_late(&pending.message, amendment) {
+        if pending.is_deleted() || is_late(&pending.message, amendment) || pending.author.id != author.id {
             return None;
         }
         let mut now = pending.clone();
@@ -68,7 +68,9 @@ fn edited(
     let is_archived = newest.seq < conversation.first_seq || conversation.is_undone(newest.seq);
     let id = newest.message.as_ref()?;
     let before = text_of(words(id, message, &newest.parts));
-    if is_gone || is_archived || is_late(id, amendment) || before == text_of(parts) {
+    // Some networks let anybody send an edit of anybody's message: nobody changes what another person said.
+    let is_anothers = newest.author.as_ref().is_some_and(|known| known.id != author.id);
+    if is_gone || is_archived || is_anothers || is_late(id, amendment) || before == text_of(parts) {
         return None;
     }
     let mut pending = Pending {

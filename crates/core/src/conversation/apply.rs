@@ -132,7 +132,7 @@ impl Conversation {
                 let open = self.open_turn.take_if(|open| open.id == end.turn);
                 let open = open.ok_or("that turn is not open")?;
                 if !matches!(end.outcome, TurnOutcome::Answered { .. } | TurnOutcome::Silent) {
-                    self.reactions.splice(0..0, open.reactions);
+                    self.put_back(open.reactions);
                 }
                 self.count_answer(open.model, &end.outcome);
                 self.forget_provider_state(&end.turn);

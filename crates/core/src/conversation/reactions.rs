@@ -98,6 +98,13 @@ impl Conversation {
         self.reactions.push(Reaction { seq, by: by.clone(), emoji: emoji.to_owned() });
     }
 
+    /// Reactions that a turn without an answer has shown wait again, before those that came meanwhile.
+    pub(super) fn put_back(&mut self, mut shown: Vec<Reaction>) {
+        shown.retain(|reaction| !self.reactions.contains(reaction));
+        self.reactions.splice(0..0, shown);
+        self.reactions.truncate(WAITING_MAX);
+    }
+
     /// Remembers a message of the bot that shows an answer.
     pub(super) fn note_own(&mut self, message: &MessageId, seq: Seq) {
         if self.own.iter().any(|own| own.message == *message) {

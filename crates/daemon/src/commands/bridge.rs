@@ -493,7 +493,7 @@ impl Script {
     /// The same delivery again is answered with the same id, and sends nothing.
     async fn repeats(&mut self, first: &Delivery, sent: &str) {
         for (repeat, check) in [
-            (true, "of a repeat it answers what it knows"),
+            (true, "it answers a repeat with the original message id"),
             (false, "what it has sent it does not send again, whether or not it is told that it is a repeat"),
         ] {
             let again = self.deliver(&Delivery { repeat, ..first.clone() }).await;

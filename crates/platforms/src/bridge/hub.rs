@@ -216,7 +216,7 @@ impl Drop for Open {
         let link = &self.hub.link;
         if is_current && link.state() != LinkState::Stopped {
             let since = link.now().strftime("%Y-%m-%d %H:%M:%S UTC");
-            self.hub.show_absent(format!("its bridge is not connected since {since}"));
+            self.hub.show_absent(format!("its bridge has been disconnected since {since}"));
             tracing::warn!(platform = link.platform(), "the bridge left; what is to be sent waits for it");
         }
     }

@@ -285,12 +285,17 @@ fn shown(reason: &str) -> String {
     one_line(reason, REASON_MAX)
 }
 
+/// The pause that a bridge asks for, an hour at most.
+fn pause(secs: Option<u64>) -> Option<Duration> {
+    secs.map(|secs| Duration::from_secs(secs.min(3_600)))
+}
+
 fn sent(answer: Result<Ack, NoAck>) -> Result<MessageId, SendError> {
     match answer {
         Ok(Ack::Sent { message }) => Ok(MessageId::from(message)),
         Ok(Ack::Refused { reason }) => Err(SendError::Refused(shown(&reason))),
         Ok(Ack::Later { reason, retry_after_secs }) => {
-            Err(SendError::Later { after: retry_after_secs.map(Duration::from_secs), reason: shown(&reason) })
+            Err(SendError::Later { after: pause(retry_after_secs), reason: shown(&reason) })
         }
         Ok(Ack::Unknown { reason }) => Err(SendError::Unknown(shown(&reason))),
         Err(NoAck::NotHanded(reason)) => Err(SendError::Later { after: None, reason }),
@@ -305,7 +310,7 @@ fn found(answer: Result<Ack, NoAck>) -> Result<Option<MessageId>, SendError> {
         // The next attempt says so again, and is then known never to have been sent.
         Ok(Ack::Refused { .. }) => Ok(None),
         Ok(Ack::Later { reason, retry_after_secs }) => {
-            Err(SendError::Later { after: retry_after_secs.map(Duration::from_secs), reason: shown(&reason) })
+            Err(SendError::Later { after: pause(retry_after_secs), reason: shown(&reason) })
         }
         Ok(Ack::Unknown { reason }) => Err(SendError::Refused(shown(&reason))),
         Err(NoAck::NotHanded(reason) | NoAck::Broken(reason)) => {
@@ -413,7 +418,8 @@ impl Adapter for Bridge {
                 self.link.set(LinkState::Connected, None);
             } else {
                 let since = self.started_at.strftime("%Y-%m-%d %H:%M:%S UTC");
-                self.hub.show_absent(format!("its bridge has not connected since the start at {since}"));
+                self.hub
+                    .show_absent(format!("its bridge has not connected since the daemon started at {since}"));
             }
             std::future::pending().await
         })

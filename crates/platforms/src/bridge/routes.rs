@@ -76,7 +76,7 @@ impl NoCall {
             Self::NotReady => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "not_ready",
-                "the daemon starts or stops".to_owned(),
+                "the daemon is starting or stopping".to_owned(),
                 "repeat the call in a moment",
             ),
             Self::Busy => (

@@ -167,7 +167,7 @@ impl Intake {
         }
         match (given, parsed) {
             // A command too old to run must not reach the model as text.
-            (Some(_), _) if late => Ok(Taken::Ignored { reason: "a command of long ago".to_owned() }),
+            (Some(_), _) if late => Ok(Taken::Ignored { reason: "the command is too old to run".to_owned() }),
             (Some(_), Some(command)) => self.command(said, admitted, command, time).await,
             (Some(_), None) => {
                 self.reply(&said, self.path.texts(&admitted).say(Key::UnknownCommand));
@@ -335,7 +335,7 @@ impl Intake {
 
     /// Answers a message outside of its conversation.
     fn reply(&self, said: &Said, words: String) {
-        let Said { chat, thread, id, .. } = said.clone();
+        let (chat, thread, id) = (said.chat.clone(), said.thread.clone(), said.id.clone());
         self.say(Notice { chat, thread, reply_to: Some(id), words });
     }
 
@@ -374,24 +374,24 @@ impl Bridge {
                 let pause = match self.ask(&delivery).await {
                     Ok(Ack::Sent { .. }) => break,
                     Ok(Ack::Later { retry_after_secs, .. }) => {
-                        retry_after_secs.map_or(NOTICE_PAUSE, Duration::from_secs)
+                        super::pause(retry_after_secs).unwrap_or(NOTICE_PAUSE)
                     }
                     Err(error) => {
                         delivery.repeat |= matches!(error, NoAck::Broken(_));
                         NOTICE_PAUSE
                     }
                     Ok(Ack::Refused { reason } | Ack::Unknown { reason }) => {
-                        tracing::warn!(platform = self.platform(), "a notice was not said");
+                        tracing::warn!(platform = self.platform(), "a notice could not be delivered");
                         tracing::debug!(
                             platform = self.platform(),
                             reason = shown(&reason),
-                            "why it was not said"
+                            "why it could not be delivered"
                         );
                         return false;
                     }
                 };
                 if began.elapsed() + pause > NOTICE_LIMIT {
-                    tracing::warn!(platform = self.platform(), "a notice was not said in time");
+                    tracing::warn!(platform = self.platform(), "a notice could not be delivered in time");
                     return false;
                 }
                 tokio::time::sleep(pause).await;

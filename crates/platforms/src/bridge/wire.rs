@@ -16,6 +16,12 @@ pub const FILE_MAX: u64 = 8 << 20;
 /// Longest text of a message from a bridge, in bytes.
 pub const TEXT_MAX: usize = 65_536;
 
+/// Longest title, name or quotation, in bytes.
+const ASIDE_MAX: usize = 8 << 10;
+
+/// Most files of a message.
+const FILES_MAX: usize = 32;
+
 /// Longest id, in bytes: of a chat or a thread, and of a person or a message.
 pub const PLACE_MAX: usize = 128;
 pub const ID_MAX: usize = 255;
@@ -174,6 +180,17 @@ impl Said {
         }
         if self.text.len() > TEXT_MAX {
             return Err(format!("`text` has {} bytes; at most {TEXT_MAX} are taken", self.text.len()));
+        }
+        let texts = [
+            self.title.as_ref(),
+            Some(&self.author.name),
+            self.reply_to.as_ref().and_then(|reply| reply.text.as_ref()),
+        ];
+        if texts.into_iter().flatten().any(|text| text.len() > ASIDE_MAX) {
+            return Err(format!("a title, a name or a quotation has more than {ASIDE_MAX} bytes"));
+        }
+        if self.files.len() > FILES_MAX {
+            return Err(format!("it has {} files; at most {FILES_MAX} are taken", self.files.len()));
         }
         if self.text.trim().is_empty() && self.files.is_empty() {
             return Err("it has neither `text` nor `files`".to_owned());

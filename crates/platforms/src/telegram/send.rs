@@ -89,8 +89,11 @@ impl Telegram {
     pub(super) fn texts_in(&self, channel: &ChannelId, (id, topic): ChatTopic) -> Arc<Texts> {
         let chat = self.chat.get();
         let (chat_id, thread) = (id.to_string(), topic.map(|topic| topic.to_string()));
-        let at = ChatPlace::Group { server: None, chat: &chat_id, thread: thread.as_deref() };
-        chat.texts(&channel.agent(), chat.access.language_at(at))
+        let at = |chat| ChatPlace::Group { server: None, chat, thread: thread.as_deref() };
+        // The configuration may still name it by its first id.
+        let of =
+            chat.access.language_at(at(&chat_id)).or_else(|| chat.access.language_at(at(channel.chat())));
+        chat.texts(&channel.agent(), of)
     }
 
     /// Sends one message with these buttons, and returns its id.

@@ -481,7 +481,10 @@ async fn commands_that_read_what_is_stored_count_like_messages_and_run_one_at_a_
     let (export, memory) =
         futures::join!(fixture.run(GROUP, ann(), "export"), fixture.run(PRIVATE, ann(), "memory"));
     assert!(!export.failed && export.words.contains("1 message in this conversation"), "{export:?}");
-    assert!(memory.failed && memory.private && memory.words.contains("still at your last"), "{memory:?}");
+    assert!(
+        memory.failed && memory.private && memory.words.contains("still working on your last"),
+        "{memory:?}"
+    );
     for words in ["memory", "forgetme"] {
         assert!(!fixture.run(PRIVATE, ann(), words).await.failed, "{words}");
     }

@@ -71,7 +71,7 @@ fn numbers_choose_the_form_and_sayings_nest() {
     let wait = Key::LimitSpend.with("wait", Key::WaitHour);
     assert_eq!(
         wait.to_string(),
-        "My budget for today is used up. I go on at midnight UTC, in about an hour."
+        "My budget for today is used up. I can continue at midnight UTC, in about an hour."
     );
     let why = Key::ApprovalSeveral.with("ids", "a, b");
     assert_eq!(Texts::english().sentence(why), "Several calls wait; say which: a, b.");

@@ -76,8 +76,10 @@ pub fn reads_as(text: &str) -> Option<bool> {
         "yes" | "y" | "ok" | "approve" | "allow" | "👍" | "✅" => Some(true),
         "no" | "n" | "deny" | "refuse" | "👎" | "❌" => Some(false),
         // As the questions of other languages ask for it.
-        "ja" | "oui" | "sí" | "sim" | "sì" | "tak" | "да" | "так" | "是" | "はい" => Some(true),
-        "nein" | "non" | "não" | "nie" | "нет" | "ні" | "否" | "いいえ" => Some(false),
+        "ja" | "oui" | "sí" | "si" | "sim" | "sì" | "tak" | "да" | "так" | "是" | "はい" => {
+            Some(true)
+        }
+        "nein" | "non" | "não" | "nao" | "nie" | "нет" | "ні" | "否" | "いいえ" => Some(false),
         _ => None,
     }
 }
@@ -152,6 +154,8 @@ mod tests {
 
     #[rstest]
     #[case("Ja.", Some(true))]
+    #[case("si", Some(true))]
+    #[case("Nao!", Some(false))]
     #[case("いいえ。", Some(false))]
     #[case("yes", Some(true))]
     #[case(" Yes! ", Some(true))]

@@ -91,7 +91,7 @@ impl Home {
     /// Kills the daemon as `kill -9` does: its process, and how it ended.
     pub(super) async fn kill(&mut self) -> Result<(u32, ExitStatus), Failure> {
         let Some(mut daemon) = self.daemon.take() else {
-            return Err(Failure::failed("the demo's daemon does not run", ""));
+            return Err(Failure::failed("the demo's daemon is not running", ""));
         };
         let pid = daemon.id().unwrap_or_default();
         let ended = async {

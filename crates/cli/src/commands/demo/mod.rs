@@ -85,7 +85,7 @@ pub struct DemoArgs {
 pub async fn demo(global: Global, args: DemoArgs) -> Result<(), Failure> {
     if global.json || global.config.is_some() || global.state.is_some() {
         return Err(Failure::usage(
-            "`cairn demo` has its own configuration and state, and is only for people to watch",
+            "`cairn demo` uses its own configuration and state, and has no JSON output",
             "leave out --json, --config and --state",
         ));
     }

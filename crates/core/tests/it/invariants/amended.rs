@@ -41,6 +41,16 @@ fn an_edit_changes_a_pending_message_in_place() {
 }
 
 #[test]
+fn nobody_changes_what_another_person_said() {
+    let mut sim = roomy();
+    sim.turn("at three", "noted");
+    sim.accept("at four");
+    assert_eq!(sim.edit_by("local/mallory", 1, "at nine"), None, "answered");
+    assert_eq!(sim.edit_by("local/mallory", 2, "at nine"), None, "pending");
+    assert!(sim.edit(2, "at five").is_some());
+}
+
+#[test]
 fn an_edit_of_what_a_turn_has_taken_up_is_a_correction_at_the_tail() {
     let mut sim = roomy();
     sim.turn("at three", "noted");

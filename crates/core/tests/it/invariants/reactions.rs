@@ -143,3 +143,18 @@ fn a_draft_that_became_an_answer_is_known_and_an_answer_under_a_summary_is_named
     sim.start_turn();
     assert_eq!(told(&sim), ["- Anna: 👍 to an earlier message"]);
 }
+
+#[test]
+fn what_a_failed_turn_has_shown_waits_again_once() {
+    let mut sim = answered();
+    assert!(react(&mut sim, "900", "Anna:👍"));
+    sim.accept("and where?");
+    sim.start_turn();
+    assert_eq!(told(&sim).len(), 1);
+    // The turn has taken it up, so that the same one counts as new.
+    assert!(react(&mut sim, "900", "Anna:👍"));
+    sim.stop();
+    sim.accept("once more");
+    sim.start_turn();
+    assert_eq!(told(&sim).len(), 1, "{:?}", told(&sim));
+}

@@ -159,7 +159,11 @@ impl Sim {
 
     /// Message `n` says something else from now on.
     pub(crate) fn edit(&mut self, n: u64, text: &str) -> Option<Event> {
-        let author = Author { id: "local/anna".to_owned(), name: "Anna".to_owned() };
+        self.edit_by("local/anna", n, text)
+    }
+
+    pub(crate) fn edit_by(&mut self, person: &str, n: u64, text: &str) -> Option<Event> {
+        let author = Author { id: person.to_owned(), name: "Anna".to_owned() };
         self.change(n, Change::Edited { author, parts: vec![Part::text(text)], addressed: true })
     }
 

@@ -116,7 +116,9 @@ async fn a_bridge_that_sends_twice_fails_it() {
     let (code, told, _) = checked(true).await;
     assert_eq!(code, 1, "{told}");
     assert!(
-        told.contains("FAILED  of a repeat it answers what it knows: first it was `s0`, then `s1`"),
+        told.contains(
+            "FAILED  it answers a repeat with the original message id: first it was `s0`, then `s1`"
+        ),
         "{told}"
     );
 }

@@ -111,7 +111,7 @@ fn it_takes_no_state_of_the_visitors_and_says_so() {
     let home = home();
     for args in [&["--json"][..], &["--state", "elsewhere"], &["--config", "config.toml"]] {
         let run = Run::from(demo(&home, args).output().unwrap());
-        run.told(2, &["has its own configuration", "leave out"]);
+        run.told(2, &["uses its own configuration", "leave out"]);
     }
     let mut nowhere = demo(&home, &["--fast"]);
     nowhere.env("TMPDIR", home.path("nowhere"));
