@@ -1,12 +1,11 @@
 //! The lock of the state folder: one process owns it.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use cairn_types::ports::StoreError;
-use fs4::{FileExt, TryLockError};
 
 use super::disk::io_error;
 
@@ -18,7 +17,7 @@ pub(crate) struct StateLock {
 impl Drop for StateLock {
     /// Closing the file is not enough: a process that is being started beside holds it, too, until it becomes another program.
     fn drop(&mut self) {
-        if let Err(error) = FileExt::unlock(&self.file) {
+        if let Err(error) = self.file.unlock() {
             tracing::warn!(%error, "the lock of the state could not be given back");
         }
     }
@@ -39,7 +38,7 @@ impl StateLock {
             .mode(0o600)
             .open(&path)
             .map_err(io_error("open", &path))?;
-        match FileExt::try_lock(&file) {
+        match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut pid = String::new();
