@@ -2,7 +2,7 @@
 
 /// Keys of other programs, and what they are called here: the end of the table's path, the key, the hint. An empty table is
 /// any.
-const OTHER_NAMES: [(&str, &str, &str); 16] = [
+const OTHER_NAMES: [(&str, &str, &str); 20] = [
     ("places", "guild_id", "`server`, in quotes"),
     ("places", "guild", "`server`, in quotes"),
     ("places", "channel_id", "`chat`, in quotes"),
@@ -26,6 +26,10 @@ const OTHER_NAMES: [(&str, &str, &str); 16] = [
         "instructions",
         "prompt_text = \"…\" in [defaults] or [[agents]], or a file: prompt = \"prompt.md\"",
     ),
+    ("agents", "name", "`id`"),
+    ("store", "path", "the option --state of the command, or $CAIRN_STATE"),
+    ("store", "dir", "the option --state of the command, or $CAIRN_STATE"),
+    ("", "state_dir", "the option --state of the command, or $CAIRN_STATE"),
     ("models", "name", "`id` for Cairn's own name of it, `model` for the server's"),
 ];
 

@@ -23,6 +23,8 @@ fn an_unknown_key_is_shown_in_its_line_with_the_nearest_known_key() {
 #[case::nested("[[agents]]\nid = \"a\"\n[agents.compaction]\nenable = false", "4:1: ", "`enabled`")]
 #[case::elsewhere("[defaults]\nbackground_threshold = 0.5", "2:1: ", "belongs in [defaults.compaction]")]
 #[case::top("context_window = 9000", "1:1: ", "belongs in [defaults]")]
+#[case::name_of_an_agent("[[agents]]\nname = \"x\"", "2:", "here that is `id`")]
+#[case::state("[store]\npath = \"/srv/cairn\"", "2:", "--state")]
 #[case::id("[defaults]\nid = \"x\"", "2:", "belongs in [[agents]]")]
 #[case::nothing_near("[log]\nzzzzzzzzzzzz = 1", "2:1: ", "known keys here: level, format")]
 fn a_mistyped_key_is_an_error_that_names_what_was_meant(

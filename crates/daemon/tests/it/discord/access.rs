@@ -38,6 +38,13 @@ async fn a_stranger_is_told_a_code_and_answered_once_an_operator_lets_them_in() 
     assert_eq!(rig.discord.wait_sent(chat, 4).await[3].content, "echo: still me");
     rig.cairn_with(&["pair", "revoke", &format!("discord/{alice}")]).await.ended(0);
     rig.discord.say(chat, "alice", "and now?");
+    // What is said after the operator's yes would be answered.
+    let passed_over = "cairn_discord_passed_over_total{why=\"its pairing was revoked\"} 1\n";
+    rig.until("a message passed over", async || {
+        let (_, text) = rig.client().raw("GET", "/metrics", "text/plain", Vec::new()).await.unwrap();
+        String::from_utf8_lossy(&text).contains(passed_over).then_some(())
+    })
+    .await;
     rig.cairn_with(&["pair", "approve", &format!("discord/{alice}")]).await.ended(0);
     rig.discord.say(chat, "alice", "back again");
     let sent = rig.discord.wait_sent(chat, 6).await;

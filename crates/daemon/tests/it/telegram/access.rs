@@ -29,6 +29,7 @@ async fn a_stranger_is_let_in_by_a_code() {
     let user = format!("telegram/{}", rig.alice.id);
     assert_eq!(rig.cairn(&["pair", "revoke", &user]).await.0, 0);
     rig.telegram.say(rig.alice.id, &rig.alice, "still, quokka?");
+    rig.telegram.wait_confirmed().await;
     assert_eq!(rig.cairn(&["pair", "approve", &user]).await.0, 0);
     let told = rig.telegram.wait_sent(rig.alice.id, 4).await;
     assert!(told[3].text.contains("approved"), "what came between was answered by nothing: {told:?}");
