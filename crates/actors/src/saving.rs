@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::memory::{NEAR_TOLD, may_replace, near, saved_text};
+use cairn_core::memory::{KNOWN_TOLD, NEAR_TOLD, known_text, may_replace, near, question_of, saved_text};
 use cairn_core::reminder;
-use cairn_types::memory::{DraftMemory, Fingerprint, Reach, Scope, mint_id};
+use cairn_types::memory::{DraftMemory, Fingerprint, Memory, Reach, Scope, mint_id};
 use cairn_types::message::Entry;
+use jiff::Zoned;
 
 use crate::handle::ChannelHandle;
 use crate::ports::Ports;
@@ -55,20 +56,34 @@ impl Saving {
 
     /// What the model is told of a memory that is saved.
     pub(crate) async fn told(&self, draft: &DraftMemory) -> String {
-        let agent = self.handle.id.agent();
-        let reach = [Reach::Scope(self.scope.clone())];
         let question = format!("{} {}", draft.subject.as_deref().unwrap_or_default(), draft.text);
-        let id = mint_id(&Fingerprint::of(&agent, &self.scope, &draft.text));
+        let id = mint_id(&Fingerprint::of(&self.handle.id.agent(), &self.scope, &draft.text));
         // Some of those that are found are not near it.
-        let found = self.ports.store.recall(&agent, &reach, &question, 4 * NEAR_TOLD);
-        let now = self.ports.now().to_zoned(reminder::zone(&self.handle.settings().timezone));
-        match tokio::time::timeout(NEAR_LIMIT, found).await {
-            Ok(Ok(found)) => saved_text(&near(draft, &id, &found.memories), &now),
-            Ok(Err(error)) => {
-                tracing::debug!(channel = %self.handle.id, %error, "memories near a new one cannot be read");
-                saved_text(&[], &now)
-            }
-            Err(_) => saved_text(&[], &now),
-        }
+        let found = self.found(&question, 4 * NEAR_TOLD).await;
+        saved_text(&near(draft, &id, &found), &self.now())
+    }
+
+    /// What a run is told of memories that these entries may be about, within so many tokens.
+    pub(crate) async fn known(&self, entries: &[Arc<Entry>], most: u64) -> Option<String> {
+        let question = question_of(entries);
+        let found = self.found(&question, KNOWN_TOLD).await;
+        known_text(&found, &self.now(), most)
+    }
+
+    fn now(&self) -> Zoned {
+        self.ports.now().to_zoned(reminder::zone(&self.handle.settings().timezone))
+    }
+
+    /// Memories of the chat for a question, best first; none, where they cannot be read in time.
+    async fn found(&self, question: &str, limit: usize) -> Vec<Memory> {
+        let reach = [Reach::Scope(self.scope.clone())];
+        let found = self.ports.store.recall(&self.handle.id.agent(), &reach, question, limit);
+        let why = match tokio::time::timeout(NEAR_LIMIT, found).await {
+            Ok(Ok(found)) => return found.memories,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("the store did not answer within {} s", NEAR_LIMIT.as_secs()),
+        };
+        tracing::debug!(channel = %self.handle.id, why, "memories near a new one cannot be read");
+        Vec::new()
     }
 }

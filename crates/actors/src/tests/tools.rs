@@ -1,9 +1,10 @@
 //! The tools of the channel's model.
 
 use cairn_types::event::{CompactionEvent, Event, MemoryEvent, NewRecord, RegistryEvent, TurnEvent};
-use cairn_types::ids::Seq;
+use cairn_types::ids::{MemoryId, Seq};
 use cairn_types::memory::{Scope, Share};
 use cairn_types::message::{Amendment, Author, Change, Inbound, Role};
+use cairn_types::model::ModelError;
 use cairn_types::ports::{Answer, Intake as _, Progress};
 use cairn_types::tool::CALLS_MAX;
 use futures::StreamExt as _;
@@ -61,6 +62,28 @@ async fn a_save_tells_what_is_near_and_says_what_holds_no_longer_on_the_word_of_
     again["replaces"] = json!(["m0000000000000000"]);
     let wrong = result_of(&world, &live, "memory_save", again).await;
     assert!(wrong.starts_with("error:") && wrong.contains("there is no memory m0000000000000000"), "{wrong}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_is_told_what_is_known_and_a_list_of_memories_replaces_only_what_is_there() {
+    let world = World::new().with_tools();
+    let live = world.start().await;
+    let known = json!({ "kind": "fact", "text": "Ann walks by the lake in the evening sun" });
+    assert_eq!(result_of(&world, &live, "memory_save", known).await, "saved");
+    let old = world.store.saved_memories()[0].id.clone();
+    world.model.plan(Kind::Run, Plan::Broken("", ModelError::NoTools("tools?".to_owned())));
+    let save = |text: &str, id: &str| json!({ "kind": "fact", "text": text, "replaces": [id] });
+    let list = json!([save("Ann walks by the river", old.as_str()), save("Ann swims", "m0000000000000000")]);
+    world.model.plan(Kind::Run, Plan::Text(format!("## Goal\n- walk by the river\n\n```json\n{list}\n```")));
+    live.fill_until_run(&world).await;
+    world.store.until(1, is_run_ended).await;
+    for request in world.model.requests(Kind::Run) {
+        let told = words(&request);
+        assert!(told.contains(&format!("<known-memories>\n- {old}: Ann walks by the lake")), "{told}");
+    }
+    let memories = &ends(&world)[0].memories;
+    let replaced: Vec<&[MemoryId]> = memories.iter().map(|memory| &memory.replaces.ids[..]).collect();
+    assert_eq!(replaced, [&[old][..], &[]], "{memories:?}");
 }
 
 #[tokio::test(start_paused = true)]

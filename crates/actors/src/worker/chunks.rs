@@ -333,6 +333,7 @@ impl Job {
         };
         let mut talk =
             Talk { job: self, candidate, reader, request, room, memories: Vec::new(), said, at_n, work };
+        talk.tell_known().await;
         let mut corrected = is_extractive(candidate);
         let mut listed = Vec::new();
         loop {
@@ -356,7 +357,7 @@ impl Job {
                 None => faults.iter().map(ToString::to_string).collect(),
             };
             if words.is_empty() {
-                listed.into_iter().for_each(|memory| talk.keep(memory));
+                talk.keep_listed(listed).await;
                 return Ok((text, talk.memories));
             }
             if !corrected {
@@ -380,7 +381,7 @@ impl Job {
                     "a summary was mended");
                 metrics::counter!("cairn_summaries_mended_total", "fault" => fault.code()).increment(1);
             }
-            listed.into_iter().for_each(|memory| talk.keep(memory));
+            talk.keep_listed(listed).await;
             return Ok((mended, talk.memories));
         }
     }

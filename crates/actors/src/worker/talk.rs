@@ -6,7 +6,7 @@ use std::time::Duration;
 use cairn_core::agent::AgentSettings;
 use cairn_core::compaction::{Brief, RequestRoom, parse_memory, request_tokens};
 use cairn_core::usage_watch::filled_window;
-use cairn_types::memory::DraftMemory;
+use cairn_types::memory::{DraftMemory, Replaces};
 use cairn_types::message::{Entry, Part, ToolCall};
 use cairn_types::model::{Attempt, ChatMessage, ChatRequest, Finish, ModelError, ModelEvent, Purpose, Usage};
 use cairn_types::provider_state::ProviderState;
@@ -212,6 +212,32 @@ impl Talk<'_> {
         let told = saving.told(&memory).await;
         self.keep(memory);
         told
+    }
+
+    /// Tells the model which memories of what its transcript is about are there, as far as they have room beside it.
+    pub(super) async fn tell_known(&mut self) {
+        // Placeholders in their words would be no ids to the model.
+        let tells = !self.said.is_empty() && self.job.mask.is_none();
+        let Some(room) = self.room.filter(|_| tells) else { return };
+        let texts = ChatRequest { system: Vec::new(), ..self.request.clone() };
+        let most = room.whole().saturating_sub(request_tokens(&texts));
+        let saving = Saving::new(&self.job.parts.ports, &self.job.handle, &self.said);
+        if let Some(text) = saving.known(&self.said, most).await {
+            self.add(ChatMessage::User { parts: vec![Part::text(text)] });
+        }
+    }
+
+    /// Takes the memories of a list behind a summary. What one may not replace stays, and the memory is saved beside it.
+    pub(super) async fn keep_listed(&mut self, listed: Vec<DraftMemory>) {
+        let saving = Saving::new(&self.job.parts.ports, &self.job.handle, &self.said);
+        for mut memory in listed {
+            if let Err(why) = saving.check(&memory).await {
+                tracing::info!(channel = %self.job.handle.id, run = %self.job.run.id, why,
+                    "a memory of a list replaces nothing");
+                memory.replaces = Replaces::default();
+            }
+            self.keep(memory);
+        }
     }
 
     fn add(&mut self, message: ChatMessage) {

@@ -11,7 +11,8 @@ use jiff::tz::TimeZone;
 /// What a model without tools is told: it stands behind the prompt.
 pub(super) const LIST_PROMPT: &str = "You have no tools here. Save the memories as a list behind the summary: after its \
     last line write a fenced block, opened by ```json and closed by ```, that holds a JSON list of objects with `kind`, \
-    `text`, `subject` and `importance`, as described above; [] if there is nothing to save. Write nothing after it.";
+    `text`, `subject` and `importance`, as described above, and `replaces`, a list of ids, for one that takes the place \
+    of known memories; [] if there is nothing to save. Write nothing after it.";
 
 /// The tool by which a run, and a channel's model, saves memories.
 pub fn memory_save_tool() -> ToolDef {

@@ -12,7 +12,8 @@ use cairn_types::event::{
 };
 use cairn_types::ids::{ChannelId, MemoryId, RunId, Seq};
 use cairn_types::memory::{DraftMemory, MemorySave, Scope, mint_id};
-use cairn_types::message::{Artifact, Entry, Pending, Role, fingerprint, pending_tokens};
+use cairn_types::message::{Artifact, Entry, Pending, Role, fingerprint, pending_tokens, text_of};
+use cairn_types::model::ChatMessage;
 use cairn_types::summary::{Marker, marker_tokens};
 use cairn_types::trace::CallTrace;
 
@@ -197,7 +198,7 @@ impl Eraser {
                 }
             }
             TurnEvent::ModelChosen { reason, .. } => forget_error(state, reason),
-            TurnEvent::UsageReported { trace: Some(trace), .. } => forget_talk(state, trace),
+            TurnEvent::UsageReported { trace: Some(trace), .. } => self.forget_talk(state, trace),
             _ => {}
         }
     }
@@ -264,7 +265,7 @@ impl Eraser {
                     pruned.whole_bytes = ERASED.len() as u64;
                 }
             }
-            CompactionEvent::UsageSpent { trace: Some(trace), .. } => forget_talk(state, trace),
+            CompactionEvent::UsageSpent { trace: Some(trace), .. } => self.forget_talk(state, trace),
             CompactionEvent::UsageSpent { trace: None, .. } | CompactionEvent::RunAttemptFailed { .. } => {}
         }
         true
@@ -374,6 +375,30 @@ impl Eraser {
     fn is_lost(&self, id: &MemoryId) -> bool {
         self.forgotten.contains(id) && !self.kept.contains(id)
     }
+
+    /// What the model of a run said and was told goes where it read their words, was a merge of what others made of them, or was
+    /// told of a memory that is lost.
+    fn forget_talk(&self, state: &ChannelErasure, trace: &mut CallTrace) {
+        if let Some(work) = &mut trace.work
+            && (work.entries.is_none_or(|(from, to)| state.is_touched(from, to))
+                || work.added.iter().any(|message| self.tells_of_lost(message)))
+        {
+            work.added.clear();
+        }
+    }
+
+    /// Whether a message lists a memory that is lost, as `- ID: …`.
+    fn tells_of_lost(&self, message: &ChatMessage) -> bool {
+        let listed = |line: &str| {
+            let id = line.strip_prefix("- ").and_then(|line| line.split_once(": "));
+            id.is_some_and(|(id, _)| self.is_lost(&MemoryId::new(id)))
+        };
+        match message {
+            ChatMessage::User { parts } => text_of(parts).lines().any(listed),
+            ChatMessage::Tool { text, .. } => text.lines().any(listed),
+            ChatMessage::Assistant { .. } | ChatMessage::Context { .. } => false,
+        }
+    }
 }
 
 /// The memories of an event, with their texts.
@@ -404,16 +429,6 @@ fn unquote(state: &ChannelErasure, marker: &mut Marker) {
     marker.digest.retain(|line| !state.is_changed(line.seq));
     if marker.digest.len() < before {
         marker.tokens = marker_tokens(marker);
-    }
-}
-
-/// What the model of a run said before it was asked again goes where it read their words, or was a merge of what others made of
-/// them.
-fn forget_talk(state: &ChannelErasure, trace: &mut CallTrace) {
-    if let Some(work) = &mut trace.work
-        && work.entries.is_none_or(|(from, to)| state.is_touched(from, to))
-    {
-        work.added.clear();
     }
 }
 

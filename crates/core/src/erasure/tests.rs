@@ -15,15 +15,16 @@ use crate::conversation::Conversation;
 use cairn_types::event::{
     Checkpoint, PruneCause, PruneForm, PrunedResult, Run, RunEnd, RunOutcome, RunWork, Trigger,
 };
-use cairn_types::ids::{Generation, MessageId, Seq};
+use cairn_types::ids::{Generation, MessageId, Seq, TextId};
 use cairn_types::memory::{MemoryKind, MemorySave, Replaces, Source};
 use cairn_types::message::{
     Artifact, Author, Entry, Part, Pending, Provenance, Role, ToolCall, fingerprint, text_of,
 };
-use cairn_types::model::Usage;
+use cairn_types::model::{ChatMessage, Usage};
 use cairn_types::summary::Summary;
 use cairn_types::tier::Tier;
 use cairn_types::tool::{Effect, ToolOutcome, ToolUse};
+use cairn_types::trace::{CallTrace, RunCall};
 
 const GROUP: &str = "main/telegram/-100";
 const PRIVATE: &str = "main/telegram/5550123";
@@ -163,6 +164,42 @@ impl Book {
         self.add(Some(channel), Event::Compaction(CompactionEvent::RunEnded(end)));
     }
 
+    /// A call of a run's model over these entries, which was told this.
+    fn asked(&mut self, channel: &str, (from, to): (u64, u64), told: String) {
+        let work = RunCall {
+            run: "r9".into(),
+            round: 1,
+            entries: Some((Seq(from), Seq(to))),
+            target_tokens: 100,
+            tools_withdrawn: false,
+            masked: false,
+            added: vec![ChatMessage::User { parts: vec![Part::text(told)] }],
+        };
+        let trace = CallTrace {
+            at_n: 1,
+            asked_at: Timestamp::UNIX_EPOCH,
+            frame: TextId::of("frame"),
+            body: None,
+            last_call: false,
+            first_ms: None,
+            total_ms: 5,
+            waited_ms: 0,
+            cost: None,
+            failure: None,
+            tried: Vec::new(),
+            work: Some(work),
+        };
+        self.add(
+            Some(channel),
+            Event::Compaction(CompactionEvent::UsageSpent {
+                model: "model".to_owned(),
+                usage: Usage::default(),
+                is_estimate: false,
+                trace: Some(Box::new(trace)),
+            }),
+        );
+    }
+
     fn erase(&self, person: &str) -> (Vec<Record>, Eraser) {
         let mut survey = Survey::new(person);
         self.records.iter().for_each(|record| survey.hear(record));
@@ -284,6 +321,22 @@ fn summaries_over_them_are_made_again_of_what_others_said_and_a_model_is_owed_on
     let all = text(&left);
     assert!(!all.contains("4711") && !all.contains("Anna"), "{all}");
     assert_eq!(all.matches("\"kind\":\"fact\"").count(), 1, "Ben's memory stays: {all}");
+}
+
+#[rstest]
+#[case::by_her(Some(ANNA), true)]
+#[case::bens(Some("Ben"), false)]
+fn what_a_run_was_told_of_a_memory_that_goes_goes_too(#[case] subject: Option<&str>, #[case] goes: bool) {
+    let mut book = Book::new();
+    book.turn(GROUP, (ANNA, "Anna"), "Hello", "Hello.");
+    book.turn(GROUP, (BEN, "Ben"), "The ferry leaves at seven", "Noted.");
+    let save = memory("chat:telegram/-100", subject, "Quinces grow by the gate", None);
+    let id = cairn_types::memory::mint_id(&save.fingerprint());
+    book.add(None, Event::Memory(MemoryEvent::Saved(save)));
+    let told = format!("<known-memories>\n- {id}: Quinces grow by the gate [2026-03-01]\n</known-memories>");
+    book.asked(GROUP, (3, 4), told);
+    let (left, _) = book.erase(ANNA);
+    assert_eq!(text(&left).matches("Quinces").count(), if goes { 0 } else { 3 }, "{}", text(&left));
 }
 
 #[rstest]
