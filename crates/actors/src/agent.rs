@@ -207,7 +207,7 @@ impl Models {
         telemetry::error("model", error.code());
         tracing::debug!(model, %error, "what the model's server said");
         if matches!(error, ModelError::Auth(_)) {
-            tracing::error!(model, "the model's server refuses the key: nothing but a new key mends that");
+            tracing::error!(model, "the model's server refuses the key; set a valid one");
         }
         let cool_downs = *self.cool_downs.lock();
         self.known.lock().entry(model.to_owned()).or_default().health.failed(error, now, &cool_downs);

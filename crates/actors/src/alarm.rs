@@ -87,7 +87,7 @@ impl AlarmState {
                 match ports.store.due(ports.now()).await {
                     Ok(due) => break due,
                     Err(error) => {
-                        tracing::error!(%error, "cannot list the reminders that are due; trying again");
+                        tracing::error!(%error, "cannot list due reminders; trying again");
                         tokio::time::sleep(live.limits().store_retry_pause).await;
                     }
                 }

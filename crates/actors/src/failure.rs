@@ -87,7 +87,7 @@ pub(crate) fn refusal(error: RuntimeError) -> Refusal {
 pub(crate) fn refusal_of_store(error: StoreError) -> Refusal {
     match error {
         StoreError::View { .. } => {
-            tracing::warn!(%error, "a message is refused, to be sent again, until the views are mended");
+            tracing::warn!(%error, "a message was refused and has to be sent again: the views are being repaired");
             Refusal::Unavailable(BEHIND)
         }
         error => Refusal::Store(error),

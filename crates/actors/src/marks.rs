@@ -90,8 +90,8 @@ async fn show(platform: Arc<dyn Platform>, channel: ChannelId, mut changes: mpsc
         match error {
             SendError::Refused(_) => {
                 tracing::warn!(%channel,
-                    "the network refuses the bot's reactions in a chat, which gets none for ten minutes; it may need \
-                     the right to add reactions there");
+                    "the network refused the bot's reaction in a chat; none are sent there for ten minutes; the \
+                     bot may need the permission to add reactions");
                 refused = Some(Instant::now());
             }
             SendError::Later { after, .. } => {

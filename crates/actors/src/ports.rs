@@ -118,7 +118,7 @@ impl Ports {
                 Ok(None) => new.push(text),
                 Ok(Some(_)) => self.note_kept([text.id]),
                 Err(error) => {
-                    tracing::warn!(%error, "it is not known whether the prompt of a call is journalled")
+                    tracing::warn!(%error, "cannot check whether a call's prompt is in the journal")
                 }
             }
         }
@@ -133,7 +133,7 @@ impl Ports {
         match self.store.append(new.into_iter().map(record).collect()).await {
             Ok(_) => self.note_kept(ids),
             Err(error) => {
-                tracing::warn!(%error, "the prompt of a call is not journalled; the next call tries again");
+                tracing::warn!(%error, "cannot journal a call's prompt; the next call tries again");
             }
         }
     }

@@ -173,7 +173,7 @@ async fn find_unfinished(store: Arc<dyn Store>, live: Arc<Live>, router: ActorRe
         match store.unfinished().await {
             Ok(channels) => break channels,
             Err(error) => {
-                tracing::error!(%error, "cannot list the unfinished channels; trying again");
+                tracing::error!(%error, "cannot list channels with unfinished work; trying again");
                 tokio::time::sleep(live.limits().store_retry_pause).await;
             }
         }
@@ -221,7 +221,8 @@ impl RouterState {
 
     fn wake_unfinished(&mut self, myself: &ActorRef<RouterMsg>, channel: ChannelId) {
         if self.shared.live.agent(&channel.agent()).is_none() {
-            tracing::warn!(%channel, "something is unfinished there, but its agent is not configured; it waits");
+            tracing::warn!(%channel,
+                "a channel has unfinished work, but its agent is not configured; the work waits");
             return;
         }
         match self.slots.get_mut(&channel) {
@@ -445,7 +446,7 @@ impl RouterState {
             return;
         }
         let pause = awake.crashes.pause(self.shared.live.limits().restart_pause);
-        tracing::error!(%channel, reason, ?pause, "a channel failed; it starts again from the store");
+        tracing::error!(%channel, reason, ?pause, "a channel failed; it restarts from the store");
         self.shared.lifecycle.count_restart("channel");
         let waking = Waking {
             queue: Vec::new(),
@@ -469,7 +470,7 @@ impl RouterState {
             Some(Slot::Awake(awake)) => {
                 awake.compactor = None;
                 let pause = awake.compactor_crashes.pause(self.shared.live.limits().restart_pause);
-                tracing::error!(%channel, reason, ?pause, "a compactor failed; it starts again after a pause");
+                tracing::error!(%channel, reason, ?pause, "a compactor failed; it restarts after a pause");
                 self.shared.lifecycle.count_restart("compactor");
                 let channel = channel.clone();
                 myself.send_after(pause, || RouterMsg::StartCompactor(channel));

@@ -203,7 +203,7 @@ impl Runtime {
         if !self.shared.directory.ask(channel, Create::No, question).await?? {
             return Ok(());
         }
-        tracing::info!(%channel, delivery = %id, "a delivery is tried again by command");
+        tracing::info!(%channel, delivery = %id, "a delivery is retried by command");
         // The outbox reads it from the store, and keeps trying if the store is away.
         self.shared.directory.tell_outbox(OutboxMsg::Look(channel.clone()));
         Ok(())
@@ -414,20 +414,16 @@ impl Runtime {
             join_all(answers.collect::<Vec<_>>())
         };
         if timeout_at(stop_by, ask_all(|done| ChannelMsg::Drain { done })).await.is_err() {
-            tracing::warn!(
-                "turns are still open after the grace time; they are taken up again at the next start"
-            );
+            tracing::warn!("turns were still running after the grace time; the next start resumes them");
         }
         // Deliveries under way get a little more time, so that their outcome is known.
         let (done, drained) = oneshot::channel();
         self.shared.directory.tell_outbox(OutboxMsg::Drain { done });
         if timeout_at(stop_by.max(Instant::now()) + SEND_LIMIT, drained).await.is_err() {
-            tracing::warn!(
-                "something is still being sent; whether it is there is found out at the next start"
-            );
+            tracing::warn!("a message was still being sent; the next start checks whether it arrived");
         }
         if timeout(STOP_LIMIT, ask_all(|done| ChannelMsg::Abandon { done })).await.is_err() {
-            tracing::warn!("a channel does not answer; its state is in the journal");
+            tracing::warn!("a channel did not stop in time; its state is in the journal");
             in_order = false;
         }
         self.shared.lifecycle.tasks.cancel();
@@ -446,10 +442,12 @@ impl Runtime {
         match timeout(STOP_LIMIT, self.shared.ports.journal(MaintenanceEvent::DaemonStopped)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                tracing::error!(%error, "the stop was not journalled; another process takes it for a crash");
+                tracing::error!(%error, "cannot journal the shutdown; the next start treats it as a crash");
             }
             Err(_) => {
-                tracing::error!("the journal does not answer; another process takes this stop for a crash");
+                tracing::error!(
+                    "the journal does not respond; the next start treats this shutdown as a crash"
+                );
             }
         }
         in_order
@@ -464,13 +462,13 @@ impl Runtime {
             stream::iter(handles).for_each_concurrent(None, async |handle| match handle.save(store).await {
                 Ok(()) => drop(n_kept.fetch_add(1, Ordering::Relaxed)),
                 Err(error) => {
-                    tracing::warn!(%error, "a snapshot was not kept; its channel wakes more slowly");
+                    tracing::warn!(%error, "a snapshot could not be saved; its channel wakes more slowly");
                 }
             });
         if timeout(SNAPSHOT_LIMIT, snapshots).await.is_err() {
             tracing::info!(
                 kept = n_kept.into_inner(),
-                "not all snapshots were kept in time; the other channels wake more slowly"
+                "not all snapshots were saved in time; the other channels wake more slowly"
             );
         }
     }
@@ -555,7 +553,8 @@ impl Runtime {
             Approver::Socket => "local/operator".to_owned(),
             Approver::Person(person) if handle.settings().trust.may_approve(&person) => person,
             Approver::Person(person) => {
-                tracing::warn!(%channel, approval = %approval.id, %person, "a request for approval was answered by a person who may not");
+                tracing::warn!(%channel, approval = %approval.id, %person,
+                    "a person without permission answered an approval request");
                 return Err(ApprovalError::NotAllowed);
             }
         };

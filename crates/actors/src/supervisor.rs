@@ -136,23 +136,19 @@ impl Actor for Supervisor {
         if state.router == Some(who) {
             state.shared.directory.set_router(None);
             let pause = state.router_crashes.pause(base);
-            tracing::error!(
-                reason,
-                ?pause,
-                "the router failed; it and all channels start again after a pause"
-            );
+            tracing::error!(reason, ?pause, "the router failed; it and all channels restart after a pause");
             state.shared.lifecycle.count_restart("router");
             myself.send_after(pause, || SupervisorMsg::StartRouter);
         } else if state.outbox == Some(who) {
             state.shared.directory.set_outbox(None);
             let pause = state.outbox_crashes.pause(base);
-            tracing::error!(reason, ?pause, "the outbox failed; it starts again after a pause");
+            tracing::error!(reason, ?pause, "the outbox failed; it restarts after a pause");
             state.shared.lifecycle.count_restart("outbox");
             myself.send_after(pause, || SupervisorMsg::StartOutbox);
         } else if state.alarm == Some(who) {
             state.shared.directory.set_alarm(None);
             let pause = state.alarm_crashes.pause(base);
-            tracing::error!(reason, ?pause, "the alarm of reminders failed; it starts again after a pause");
+            tracing::error!(reason, ?pause, "the reminder alarm failed; it restarts after a pause");
             state.shared.lifecycle.count_restart("alarm");
             myself.send_after(pause, || SupervisorMsg::StartAlarm);
         }

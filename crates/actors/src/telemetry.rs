@@ -111,8 +111,8 @@ pub(crate) fn disbelieved(model: &str, reported: Usage, ours: Usage, is_known: b
         reported_output,
         estimated_input,
         estimated_output,
-        "the model's server reports usage that cannot be true, or leaves part of the request out; our own estimate counts: \
-         check the server"
+        "the model's server reports usage that cannot be true, or leaves part of the request out; Cairn uses its \
+         own estimate; check the server"
     );
 }
 
@@ -125,8 +125,9 @@ pub(crate) fn cut(model: &str, reported: u64, estimated: u64, window_tokens: Opt
         reported,
         estimated,
         window_tokens,
-        "the model's server silently cut a request to its window; less is sent from here on: give the server a larger window \
-         (Ollama: OLLAMA_CONTEXT_LENGTH, or num_ctx in a Modelfile), then set context_window of the model to it"
+        "the model's server silently cut a request to its window; from now on Cairn sends less; give the server a \
+         larger window (Ollama: OLLAMA_CONTEXT_LENGTH, or num_ctx in a Modelfile), then set context_window of the \
+         model to that size"
     );
 }
 

@@ -111,7 +111,9 @@ impl Erasures {
                 // The next start carries it out.
                 Err(_) if self.store.is_ending() => return,
                 Err(error) => {
-                    tracing::warn!(%error, "the erasure could not be made ready; it is done while the daemon restarts, which takes longer");
+                    tracing::warn!(%error,
+                        "the erasure could not be prepared; it runs while the daemon restarts, which takes \
+                         longer");
                 }
             }
             let is_quiet = async {
@@ -120,7 +122,9 @@ impl Erasures {
                 }
             };
             if tokio::time::timeout(self.patience, is_quiet).await.is_err() {
-                tracing::info!("turns are always under way; those that are cut short are taken up again");
+                tracing::info!(
+                    "there are always turns running; the interrupted ones are resumed after the restart"
+                );
             }
             self.restart_handle.restart();
         }

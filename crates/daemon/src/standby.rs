@@ -152,7 +152,7 @@ async fn lead_at_last(
             }
             Err(error @ StoreError::Database { .. }) => {
                 if tell.borrow().error.as_ref() != Some(&error) {
-                    tracing::warn!(%error, "this node does not follow at the moment; trying again");
+                    tracing::warn!(%error, "this node cannot replicate at the moment; trying again");
                 }
                 tell.send_modify(|status| status.error = Some(error));
                 systemd::tell(&[NotifyState::Watchdog]);
@@ -263,7 +263,7 @@ async fn reading(at: &Following) -> Option<Router> {
             Some(router)
         }
         Err(error) => {
-            tracing::warn!(%error, "the copy cannot be read at the moment");
+            tracing::warn!(%error, "the local copy cannot be read at the moment");
             None
         }
     }

@@ -320,7 +320,7 @@ impl Daemon {
         let (socket, routes) = (self.socket.clone(), crate::changing::changing(&self.identity));
         let say_so = async move {
             if let Err(error) = socket.serve(routes).await {
-                tracing::warn!(%error, "the socket answers nobody until this node is a standby");
+                tracing::warn!(%error, "the socket does not respond until this node is a standby");
             }
         };
         self.end(grace, say_so).await
@@ -653,11 +653,11 @@ pub(crate) async fn options_to_run(
     let embedder = match tokio::task::spawn_blocking(move || embedder(&of)).await {
         Ok(Ok(embedder)) => embedder,
         Ok(Err(error)) => {
-            tracing::error!(%error, "the embedding model cannot be used; searches go by words alone");
+            tracing::error!(%error, "the embedding model cannot be used; searches use only words");
             None
         }
         Err(_panic) => {
-            tracing::error!("reading the model of [embeddings] panicked; searches go by words alone");
+            tracing::error!("reading the model of [embeddings] panicked; searches use only words");
             None
         }
     };

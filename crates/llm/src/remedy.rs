@@ -104,17 +104,19 @@ impl Remedy {
     pub(crate) fn told(self) -> &'static str {
         match self {
             Self::Chat => {
-                "the model's server has no Responses API; it is asked over chat completions (set api = \"chat\" for it)"
+                "the model's server has no Responses API; Cairn uses chat completions (set api = \"chat\" for it)"
             }
             Self::NoStream => {
-                "the model's server does not stream; it is asked for whole answers (stream = false says so at once)"
+                "the model's server does not stream; Cairn requests whole answers (set stream = false for it)"
             }
             Self::NoToolChoice => {
-                "the model's server takes no tool_choice: the last round of a turn forbids tools in words alone"
+                "the model's server does not accept tool_choice; the last round of a turn forbids tools only in \
+                 its text"
             }
-            Self::ShortIds => "ids of calls are sent to the model's server with nine characters",
+            Self::ShortIds => "call ids are shortened to nine characters for the model's server",
             Self::OneCall => {
-                "the model's chat template takes one call in an answer; several are sent one by one, each with its result"
+                "the model's chat template accepts one call per answer; several are sent one by one, each with its \
+                 result"
             }
             Self::SignCalls => {
                 "calls that other models made are sent to the model's server with a stand-in signature"
@@ -123,31 +125,35 @@ impl Remedy {
                 "calls without reasoning are sent to the model's server with an empty one"
             }
             Self::NoEffort => {
-                "the model's server takes no tools beside reasoning; reasoning is switched off (api = \"responses\" has both)"
+                "the model's server does not accept tools with reasoning; reasoning is switched off (api = \
+                 \"responses\" supports both)"
             }
-            Self::NoState => "the model's server takes back no reasoning; it is left out of requests",
-            Self::CallsInWords => "the model's server refuses past tool calls; they are told in words",
+            Self::NoState => {
+                "the model's server does not accept earlier reasoning; it is left out of requests"
+            }
+            Self::CallsInWords => "the model's server refuses past tool calls; they are sent as text",
             Self::Images => {
                 "the model's server refuses pictures; they are only named (set images = false for it)"
             }
             Self::PlainSystem => {
-                "the model's server refuses the system prompt as such; it goes into the first message"
+                "the model's server refuses system prompts; the prompt is sent in the first message"
             }
             Self::NoExtra => {
                 "the model's server refuses a field that the configuration adds (temperature, reasoning_effort, \
-                 extra_body); they are left out: remove it"
+                 extra_body); these fields are left out; remove the refused one"
             }
             Self::NoTools => {
-                "the model's server refuses tools; it is asked without them (set tools = false for it)"
+                "the model's server refuses tools; requests have none (set tools = false for it)"
             }
             Self::OtherLimit => {
-                "the model's server knows the limit of an answer by its other name (max_tokens, max_completion_tokens)"
+                "the model's server accepts the answer limit only under its other name (max_tokens, \
+                 max_completion_tokens)"
             }
             Self::NoBreakpoints => {
-                "the model's server takes no breakpoints for its cache; requests have none (cache_breakpoints = false says so \
-                 at once)"
+                "the model's server does not accept cache breakpoints; requests have none (set cache_breakpoints = \
+                 false for it)"
             }
-            Self::LastMessage => "the model's server takes the last message alone",
+            Self::LastMessage => "the model's server accepts only the last message",
         }
     }
 

@@ -201,7 +201,8 @@ impl Server {
         if !self.took_unmarked.swap(true, Ordering::Relaxed) {
             tracing::info!(
                 model = %self.info.id,
-                "the model's server sends neither a finish reason nor [DONE]: an answer counts when its stream ends in order"
+                "the model's server sends neither a finish reason nor [DONE]; an answer counts as complete when \
+                 its stream ends without an error"
             );
         }
     }
@@ -216,8 +217,8 @@ impl Server {
         if self.amid.swap(amid, Ordering::Relaxed) != amid && amid {
             tracing::info!(
                 model = %self.info.id,
-                "answers begin amid reasoning, and only its closing tag comes: from now on nothing is shown before that; a \
-                 server that tells reasoning from the answer shows it as it is written"
+                "answers start with reasoning without an opening tag; from now on nothing is shown before the \
+                 closing tag; start the server with its reasoning parser"
             );
         }
     }
@@ -229,7 +230,8 @@ impl Server {
         if !self.has_written.swap(true, Ordering::Relaxed) {
             tracing::info!(
                 model = %self.info.id,
-                "tool calls come as text, and are read from it; a server that has a parser for this model's calls is safer"
+                "tool calls arrive as text and are parsed from it; a server with a parser for this model's calls \
+                 is safer"
             );
         }
     }

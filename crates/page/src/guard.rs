@@ -95,7 +95,7 @@ pub(super) async fn changes(State(access): State<Arc<Access>>, request: Request,
             .into_response(),
         };
     }
-    tracing::warn!("the page was sent a change from elsewhere; it was refused");
+    tracing::warn!("a change sent to the page from another site was refused");
     PageError::from(ApiError::new(
         StatusCode::FORBIDDEN,
         "foreign_origin",

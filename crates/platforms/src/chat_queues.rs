@@ -98,7 +98,7 @@ pub(crate) async fn work_off<K: Copy + Eq + Hash, T, F: Future<Output = ()>>(
 /// Runs `work`. A panic is logged and the item is skipped: a retry would panic again.
 async fn guarded(work: impl Future<Output = ()>) {
     if AssertUnwindSafe(work).catch_unwind().await.is_err() {
-        tracing::error!("something that came in broke its handling and is passed over; please report this");
+        tracing::error!("handling an incoming event panicked; the event is skipped; please report it");
     }
 }
 

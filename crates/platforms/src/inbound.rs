@@ -426,7 +426,7 @@ impl InboundPath {
                 platform = self.platform,
                 chat = at.chat,
                 %error,
-                "a chat cannot be named as a channel; correct the agent's name"
+                "a chat has no valid channel name; correct the agent's name"
             );
         }
         channel.ok()
@@ -571,7 +571,7 @@ impl InboundPath {
                     platform = self.platform,
                     %channel,
                     reason = %refusal,
-                    "a message waits to be taken in; it is tried again"
+                    "a message cannot be accepted yet; trying again"
                 );
             }
             tokio::time::sleep(pause).await;
@@ -585,7 +585,8 @@ impl InboundPath {
             Refusal::Limited { words, tell, .. } => ("limited", tell.then(|| texts.say(words))),
             Refusal::Decided { words } => ("decided", Some(texts.say(words))),
             Refusal::Busy { .. } => {
-                tracing::warn!(platform, %channel, "a message was given up after waiting for room; its author is told");
+                tracing::warn!(platform, %channel,
+                    "a message was given up: the queue stayed full; its author is told");
                 ("given_up", Some(texts.say(Key::TooManyWait)))
             }
             Refusal::Unavailable(_) => {
@@ -593,13 +594,14 @@ impl InboundPath {
                     platform,
                     %channel,
                     error = %refusal,
-                    "a message was given up, and its author is told: its channel takes nothing though others do; \
-                     look above for what ails it"
+                    "a message was given up, and its author is told: its channel accepts nothing although others \
+                     do; the lines above have the cause"
                 );
                 ("given_up", Some(texts.say(Key::TakesNothing)))
             }
             Refusal::Conflict(message) => {
-                tracing::info!(platform, %channel, %message, "a message came again with other words; the first ones stand");
+                tracing::info!(platform, %channel, %message,
+                    "a message was delivered again with another text; the first text is kept");
                 ("conflict", None)
             }
             Refusal::UnknownAgent(_) | Refusal::Store(_) => {
@@ -607,7 +609,7 @@ impl InboundPath {
                     platform,
                     %channel,
                     error = %refusal,
-                    "a message was not taken in; correct the agents of this network's places in the configuration"
+                    "a message was not accepted; correct the agents of this network's places in the configuration"
                 );
                 ("refused", None)
             }

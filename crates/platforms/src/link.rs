@@ -125,7 +125,7 @@ impl Link {
         self.state.lock().status.last_outbound = Some(self.clock.now());
         metrics::counter!("cairn_platform_outbound_total", "platform" => self.platform).increment(1);
         if self.clear(SENDING) {
-            tracing::info!(platform = self.platform, "messages are sent again");
+            tracing::info!(platform = self.platform, "messages can be sent again");
         }
     }
 

@@ -346,7 +346,8 @@ impl Store {
                 Ok(Some(conversation)) => {
                     if let Err(error) = self.keep(Arc::new(conversation), false).await {
                         // What does not answer now is not waited for with every channel.
-                        tracing::warn!(%error, "what lists show of channels was not kept; the first list takes longer");
+                        tracing::warn!(%error,
+                            "channel data for lists could not be saved; the first list takes longer");
                         break;
                     }
                 }

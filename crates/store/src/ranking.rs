@@ -62,7 +62,7 @@ impl Store {
             Err(why) => {
                 metrics::counter!("cairn_rerank_failures_total", "outcome" => why.outcome()).increment(1);
                 if !self.inner.ranking.rerank_fails.swap(true, Ordering::AcqRel) {
-                    tracing::warn!(%why, "search results are not reranked for now; they stay in the order that was found");
+                    tracing::warn!(%why, "search results are not reranked for now; they keep their order");
                 }
             }
         }
@@ -92,7 +92,7 @@ impl Store {
         };
         metrics::counter!("cairn_embedding_failures_total").increment(1);
         if !self.inner.ranking.vectors_fail.swap(true, Ordering::AcqRel) {
-            tracing::warn!(%why, "a question got no vector; searches go by words alone for now");
+            tracing::warn!(%why, "a question got no vector; searches use only words for now");
         }
         None
     }

@@ -205,7 +205,7 @@ fn open_views_and_journal(
         if lacks > TOLD_RECORDS {
             tracing::info!(
                 records = lacks,
-                "the views lack much of the journal and are brought up to date; the store opens after that"
+                "the views lack many records of the journal; updating them before the store opens"
             );
         }
     }
@@ -437,7 +437,7 @@ impl Store {
         if let Err(error) =
             tokio::time::timeout(SETTLE_PATIENCE, self.settle()).await.unwrap_or_else(|_| Err(no_answer()))
         {
-            tracing::warn!(%error, "the views are behind; the next start applies what they lack");
+            tracing::warn!(%error, "the views are behind; the next start applies the missing records");
         }
         self.inner.views.end();
         let inner = self.inner.clone();
@@ -446,19 +446,19 @@ impl Store {
         let ended = matches!(tokio::time::timeout(THREAD_PATIENCE * 3, ended).await, Ok(Ok(true)));
         if !ended {
             tracing::warn!(
-                "the views or the index did not close in time; the next start mends what derives from the journal"
+                "the views or the index did not close in time; the next start repairs them from the journal"
             );
         }
         // Work over whole segments, which nobody may wait for any more, must not go on when another opens the store.
         // It breaks off at the next line: the time is for one that waits for the disk.
         let maintenance = self.inner.maintenance.clone().lock_owned();
         if tokio::time::timeout(MAINTENANCE_PATIENCE, maintenance).await.is_err() {
-            tracing::warn!("work over the journal's segments goes on while the store is closed");
+            tracing::warn!("work on the journal's segments continues while the store closes");
         } else if ended {
             let inner = self.inner.clone();
             let finish = move || inner.erasure.finish(&inner.durable().tail);
             if tokio::task::spawn_blocking(finish).await.is_err() {
-                tracing::error!("an erasure panicked; the next start ends it");
+                tracing::error!("an erasure panicked; the next start completes it");
             }
         }
         *self.inner.lock.lock() = None;
@@ -635,9 +635,7 @@ impl Store {
         let inner = self.inner.clone();
         let done = tokio::task::spawn_blocking(move || {
             if !inner.reads_from_journal.swap(true, Ordering::AcqRel) {
-                tracing::warn!(
-                    "the views do not answer; what is asked of them is read from the journal until they do"
-                );
+                tracing::warn!("the views do not respond; their data is read from the journal until they do");
             }
             let rows = kept.get_or_insert_with(|| JournalRows::new(&Layout::of(&inner.options.dir).journal));
             let tail = inner.durable().tail;

@@ -353,7 +353,7 @@ impl Tool for Search {
                     Ok(ToolOutput::text(shown(query, &results)))
                 }
                 Err(error) => {
-                    tracing::warn!(outcome, "a search of the web failed");
+                    tracing::warn!(outcome, "a web search failed");
                     Err(ToolFailure {
                         timed_out: matches!(error, SearchError::Slow(_)),
                         message: error.to_string(),

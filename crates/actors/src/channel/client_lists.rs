@@ -36,7 +36,8 @@ impl ChannelState {
             (reconciled, events)
         });
         let (reconciled, mut events) = laid_beside.await.map_err(|panic| {
-            tracing::error!(channel = %self.handle.id, %panic, "a client's list cannot be read; please report it");
+            tracing::error!(channel = %self.handle.id, %panic,
+                "reading a client's message list panicked; please report it");
             Refusal::Unavailable("internal error")
         })?;
         if let Some(cancelled) = self.cancelled_run(&reconciled) {
@@ -44,7 +45,8 @@ impl ChannelState {
         }
         if !events.is_empty() {
             let (channel, undone) = (&self.handle.id, reconciled.undone.len());
-            tracing::info!(%channel, undone, events = events.len(), "a conversation catches up with its client's list");
+            tracing::info!(%channel, undone, events = events.len(),
+                "a conversation was updated from its client's message list");
             metrics::counter!("cairn_openai_undone_total").increment(undone as u64);
             self.commit_past(events).await?;
         }

@@ -49,7 +49,7 @@ impl ChannelState {
             let fired = answer(self.fire(&reminder).await)?;
             if let Err(error) = fired {
                 tracing::warn!(channel = %self.handle.id, reminder = %reminder.id, %error,
-                    "a reminder that is due is not fired yet; trying again");
+                    "a due reminder could not be fired; trying again");
                 break;
             }
         }
@@ -62,7 +62,7 @@ impl ChannelState {
         let registry = self.shared.ports.store.registry().await.map_err(Failed::Refused)?;
         if registry.is_shut_out(by, now) {
             tracing::info!(channel = %self.handle.id, reminder = %reminder.id,
-                "a reminder was cancelled: the bot does not listen to its setter any more");
+                "a reminder was cancelled: the person who set it may no longer use the bot");
             let cancelled = ReminderEvent::Cancelled { id: reminder.id.clone(), by: None };
             return self.commit(vec![Event::Reminder(cancelled)]).await;
         }

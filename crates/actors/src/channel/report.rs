@@ -215,7 +215,7 @@ impl ChannelState {
         let tool = telemetry::tool(&self.handle.settings().tools, &used.tool);
         telemetry::tool_call(&tool, used);
         tracing::info!(%channel, turn = %used.turn, tool, outcome, effect = used.effect.name(),
-            duration_ms = used.duration_ms, bytes = used.bytes, "a call of a tool ended");
+            duration_ms = used.duration_ms, bytes = used.bytes, "tool call ended");
         self.notify(RuntimeEventKind::ToolEnded {
             turn: used.turn.clone(),
             call: used.call.clone(),
@@ -282,9 +282,9 @@ impl ChannelState {
         metrics::counter!("cairn_pruned_tokens_total", "cause" => cause.name()).increment(tokens_won);
         let what = match cause {
             PruneCause::Message => {
-                "a message is larger than what the window takes: head and tail of it are sent; all of it is kept"
+                "a message is larger than the window: only its beginning and end are sent; all of it is kept"
             }
-            _ => "results of tools are pruned: they are sent shorter from here on",
+            _ => "tool results are sent shortened from now on",
         };
         let cause = cause.name();
         tracing::info!(%channel, cause, scanned, results, tokens_won, tokens_before, tokens_after, "{what}");
@@ -307,8 +307,8 @@ impl ChannelState {
         tracing::warn!(%channel, messages, tokens_before, tokens_after,
             background_threshold = compaction.background_threshold,
             aggressive_threshold = compaction.aggressive_threshold,
-            "emergency: the oldest messages left the window before a run had summarised them; a run over them \
-             follows; lower background_threshold and aggressive_threshold of this agent");
+            "emergency: the oldest messages left the window before a run had summarised them; a run will summarise \
+             them; lower background_threshold and aggressive_threshold of this agent");
         self.notify(RuntimeEventKind::Emergency { messages, tokens_before, tokens_after });
     }
 
@@ -316,7 +316,7 @@ impl ChannelState {
         let channel = &self.handle.id;
         metrics::counter!("cairn_slides_total").increment(1);
         tracing::info!(%channel, messages, tokens_before, tokens_after,
-            "the window slid: the oldest turns left it; they stay in the history");
+            "the oldest turns were dropped from the window; they stay in the history");
         self.notify(RuntimeEventKind::WindowSlid { messages, tokens_before, tokens_after });
     }
 }

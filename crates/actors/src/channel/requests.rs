@@ -182,7 +182,7 @@ impl ChannelState {
         if self.is_chat() {
             let refused = Event::Message(MessageEvent::Refused { message: inbound.message.clone() });
             if let Err(error) = answer(self.commit(vec![refused]).await)? {
-                tracing::warn!(channel = %self.handle.id, %error, "that a limit kept a message out is not journalled");
+                tracing::warn!(channel = %self.handle.id, %error, "cannot journal that a limit refused a message");
             }
         }
         Err(limited(over).into())
@@ -348,7 +348,7 @@ impl ChannelState {
         metrics::counter!("cairn_amendments_total", "change" => change).increment(1);
         self.commit(vec![event]).await?;
         if self.handle.read(Conversation::is_withdrawn) && self.stop_open_turn().await? {
-            tracing::info!(channel = %self.handle.id, "a turn was stopped: what it was to answer was deleted");
+            tracing::info!(channel = %self.handle.id, "a turn was stopped: its question was deleted");
         }
         // The edit may address the message to the bot.
         self.advance().await?;
@@ -485,7 +485,7 @@ impl ChannelState {
         self.stop_open_turn().await?;
         let (now, settings) = (self.shared.ports.now(), self.handle.settings());
         let (cancelled, generation) = self.handle.read(|conversation| {
-            let reason = "a new generation began";
+            let reason = "a new session started";
             let cancelled = give_up(conversation, &settings, RunOutcome::Cancelled, reason, now);
             (cancelled, Generation(conversation.generation.0 + 1))
         });
@@ -495,7 +495,7 @@ impl ChannelState {
         self.handle.subscribers.forget_runs();
         self.handle.read(|conversation| self.handle.engine.reset(conversation));
         self.handle.tell_compactor(CompactorMsg::Look);
-        tracing::info!(channel = %self.handle.id, generation = generation.0, "a new generation began");
+        tracing::info!(channel = %self.handle.id, generation = generation.0, "a new session started");
         Ok(generation)
     }
 
@@ -528,7 +528,7 @@ impl ChannelState {
             conversation.live.iter().find(of_turn).map(|entry| entry.text()).unwrap_or_default()
         });
         self.commit(vec![event]).await?;
-        tracing::info!(channel = %self.handle.id, %turn, "a turn was taken back");
+        tracing::info!(channel = %self.handle.id, %turn, "a turn was undone");
         Ok(said)
     }
 }

@@ -75,7 +75,8 @@ impl ChannelState {
             let (event, next) = compaction::fail_attempt(&run, &settings, reason, retry_after_ms, now);
             tracing::debug!(channel = %self.handle.id, run = %run.id, reason, "why an attempt failed");
             tracing::warn!(channel = %self.handle.id, run = %run.id, attempt, ?next,
-                "an attempt of a compaction run failed (`cairn context` says why); the conversation is as it was");
+                "an attempt of a compaction run failed; the conversation is unchanged; `cairn context` shows the \
+                 reason");
             vec![event]
         });
         self.conclude(event).await
@@ -130,7 +131,7 @@ impl ChannelState {
         self.shared.budgets.count_usage(&self.handle.id, &[], &model, usage, self.shared.ports.now());
         let spent = Event::Compaction(CompactionEvent::UsageSpent { model, usage, is_estimate, trace });
         if let Err(error) = answer(self.commit(vec![spent]).await)? {
-            tracing::warn!(channel = %self.handle.id, %error, "what a run used is not journalled");
+            tracing::warn!(channel = %self.handle.id, %error, "cannot journal the token usage of a run");
         }
         Ok(())
     }
@@ -188,7 +189,7 @@ impl ChannelState {
         let artifacts = match in_time(self.shared.ports.store.artifacts(&self.handle.id, false)).await {
             Ok(artifacts) => artifacts,
             Err(error) => {
-                tracing::warn!(channel = %self.handle.id, %error, "cannot look which artifacts are to expire");
+                tracing::warn!(channel = %self.handle.id, %error, "cannot determine which artifacts expire");
                 return Ok(());
             }
         };
@@ -197,7 +198,8 @@ impl ChannelState {
         if ids.is_empty() {
             return Ok(());
         }
-        tracing::info!(channel = %self.handle.id, n = ids.len(), "artifacts expired: nobody has read them for long, or there are too many");
+        tracing::info!(channel = %self.handle.id, n = ids.len(),
+            "artifacts expired: unread for too long, or over the channel's size limit");
         // Refused by the store: retried in a day, or at the next wake.
         if answer(
             self.commit(vec![Event::Artifact(ArtifactEvent::Expired { ids: ids.clone(), lost: false })])
@@ -216,7 +218,7 @@ impl ChannelState {
         self.shared.lifecycle.tasks.spawn("remove expired artifacts", async move {
             if let Err(error) = store.remove_expired(&channel).await {
                 tracing::warn!(%channel, %error,
-                    "files of expired artifacts are still there; they go when the channel wakes again");
+                    "files of expired artifacts could not be deleted; they are deleted when the channel wakes again");
             }
         });
     }

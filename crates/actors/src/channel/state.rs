@@ -241,7 +241,8 @@ impl ChannelState {
         let records =
             events.into_iter().map(|event| NewRecord { channel: channel.cloned(), at, event }).collect();
         let records = self.append(records).await?.map_err(|error| {
-            tracing::error!(channel = %self.handle.id, %error, "the journal refused a change; nothing was changed");
+            tracing::error!(channel = %self.handle.id, %error,
+                "the journal refused a change; the conversation is unchanged");
             Failed::Refused(error)
         })?;
         self.handle.apply(&records).map_err(ChannelFault::from)?;
@@ -379,7 +380,8 @@ impl ChannelState {
             current.token.cancel();
             let took = current.call.take().and_then(|call| call.took());
             if let Err(error) = answer(self.commit(took.into_iter().collect()).await)? {
-                tracing::warn!(channel = %self.handle.id, %error, "what a call took that was cut short is not journalled");
+                tracing::warn!(channel = %self.handle.id, %error,
+                    "cannot journal the token usage of an interrupted call");
             }
         }
         self.cancel_turn();
@@ -393,7 +395,7 @@ impl ChannelState {
         let (store, handle) = (Arc::clone(&self.shared.ports.store), Arc::clone(&self.handle));
         self.shared.lifecycle.tasks.spawn("keep a snapshot", async move {
             if let Err(error) = handle.save(&*store).await {
-                tracing::warn!(%error, "a conversation's snapshot was not kept; its next start takes longer");
+                tracing::warn!(%error, "a conversation's snapshot could not be saved; its next start takes longer");
             }
         });
     }

@@ -81,7 +81,7 @@ impl ChannelState {
                 interruptions += 1;
                 events.push(Event::Turn(TurnEvent::Interrupted { turn: open.id.clone() }));
                 tracing::warn!(channel = %self.handle.id, turn = %open.id, interruptions,
-                    "a turn was cut short by a failure; it is taken up again");
+                    "a turn was interrupted by a failure; it is resumed");
             }
             // If the store is away, this actor fails before the turn runs, and restarts after a pause.
             answer(self.commit(events).await)??;
@@ -117,7 +117,8 @@ impl ChannelState {
     async fn give_up_turn(&mut self, interruptions: u32) -> Result<(), ChannelFault> {
         let Some(closing) = self.dead_lettered() else { return Ok(()) };
         tracing::error!(channel = %self.handle.id, turn = %closing.turn(), interruptions,
-            "a turn went to the dead letters: each time it was open, everything failed; its words are in the history");
+            "a turn was given up after repeated failures and moved to the dead letters; its messages are in the \
+             history");
         answer(self.close(closing).await).map(drop)
     }
 

@@ -67,7 +67,8 @@ impl ChannelState {
     pub(super) fn speak(&self, answer: VoiceAnswer) {
         let Some(speaker) = self.shared.ports.speaker.clone() else { return };
         let Ok(permit) = Arc::clone(&self.shared.ports.speeches).try_acquire_owned() else {
-            tracing::warn!(channel = %self.handle.id, "an answer is not spoken: too many others are being spoken now");
+            tracing::warn!(channel = %self.handle.id,
+                "an answer is not spoken: too many other answers are being spoken");
             return count("busy");
         };
         let (shared, handle) = (self.shared.clone(), Arc::clone(&self.handle));

@@ -90,7 +90,7 @@ async fn find_reply(
             Ok(mut entries) => return Ok(entries.pop()),
             Err(error) => {
                 tracing::error!(channel = %item.channel, %error,
-                    "cannot read a reply that is to be delivered; trying again");
+                    "cannot read a reply that waits for delivery; trying again");
                 if pace.wait(&args.lifecycle, None).await == Paced::Stopping {
                     return Err(Stopped::Parked);
                 }
@@ -122,7 +122,7 @@ impl Delivery {
                     return Ok(());
                 }
                 Err(error) => {
-                    tracing::error!(%error, "cannot read how far a delivery has come; trying again");
+                    tracing::error!(%error, "cannot read the progress of a delivery; trying again");
                     self.pause(None).await?;
                 }
             }
@@ -210,7 +210,7 @@ impl Delivery {
                 match found {
                     Ok(data) => break data,
                     Err(error) => {
-                        tracing::error!(%error, "cannot read a file that is to be delivered; trying again");
+                        tracing::error!(%error, "cannot read a file that waits for delivery; trying again");
                         self.pause(None).await?;
                     }
                 }
@@ -334,11 +334,7 @@ impl Delivery {
             let error = match self.platform.find(self.send_part(piece), after, since).await {
                 Ok(found) => {
                     let is_there = found.is_some();
-                    tracing::info!(
-                        part = piece.part,
-                        is_there,
-                        "its network was asked whether a part is there"
-                    );
+                    tracing::info!(part = piece.part, is_there, "asked the network whether a part arrived");
                     return Ok(Ok(found));
                 }
                 Err(error) => error,
@@ -387,14 +383,15 @@ impl Delivery {
             }
             Receipt::Dead { .. } => {
                 tracing::error!(
-                    "it cannot be delivered; `cairn outbox list` shows why, retry or drop it there"
+                    "a delivery failed for good; `cairn outbox list` shows the reason; retry or drop it"
                 );
                 "dead"
             }
             Receipt::Unknown { part, .. } => {
                 tracing::error!(
                     part,
-                    "nobody knows whether it was delivered; look in the chat, then retry or drop it (`cairn outbox`)"
+                    "it is unknown whether a delivery arrived; look at the chat, then retry or drop it (`cairn \
+                     outbox`)"
                 );
                 "unknown"
             }
@@ -425,7 +422,7 @@ impl Delivery {
                 Ok(Err(RuntimeError::Stopping)) => return Err(Stopped::Parked),
                 Ok(Err(error)) | Err(error) => error,
             };
-            tracing::warn!(%channel, delivery = %id, %error, "a delivery is not journalled yet; trying again");
+            tracing::warn!(%channel, delivery = %id, %error, "cannot journal a delivery; trying again");
             let asked = matches!(&error, RuntimeError::Store(error) if error.is_transient())
                 .then_some(self.args.live.limits().store_retry_pause);
             if pace.wait(&self.args.lifecycle, asked).await == Paced::Stopping {

@@ -197,7 +197,7 @@ impl OutboxState {
         let channel = pending.item.channel.clone();
         if self.args.ports.platform(&channel).is_none() {
             tracing::info!(%channel, delivery = %pending.item.id,
-                "a delivery is pending there, but its platform is not running; it waits");
+                "a delivery waits: its platform is not running");
             return;
         }
         let queue = self.queues.entry(channel.clone()).or_default();
@@ -230,7 +230,7 @@ impl OutboxState {
                 Ended::Done(left) => left,
                 Ended::Panicked(_) => {
                     tracing::error!(delivery = %id, %channel,
-                        "a delivery panicked, please report it; it waits for the next start");
+                        "a delivery panicked; it waits for the next start; please report it");
                     // It would panic again.
                     Stopped::Over
                 }

@@ -203,7 +203,7 @@ impl Drafter {
                 (Next::At(Instant::now() + self.every), Some(sent))
             }
             Err(SendError::Unknown(_)) => {
-                tracing::warn!(channel = %self.handle.id, "nobody knows whether a draft was sent");
+                tracing::warn!(channel = %self.handle.id, "it is unknown whether a draft was sent");
                 self.unsure = Some(since);
                 let next = if self.may_repeat(since) { self.later(None) } else { Next::Never };
                 (next, None)

@@ -73,7 +73,7 @@ impl Show {
             tasks.watch(token, work, move |ended| match ended {
                 Ended::Done(events) => drop(told.send(events)),
                 Ended::Panicked(_) => {
-                    tracing::error!(%channel, "the task of a draft panicked; please report it");
+                    tracing::error!(%channel, "showing a draft panicked; please report it");
                 }
                 Ended::Cancelled => {}
             });
@@ -113,7 +113,7 @@ impl Drafting {
         match tokio::time::timeout(limit, self.ended).await {
             Ok(events) => events.unwrap_or_default(),
             Err(_) => {
-                tracing::warn!("the platform is slow over a draft; nobody waits for it any longer");
+                tracing::warn!("the platform is slow to show a draft; the answer no longer waits for it");
                 Vec::new()
             }
         }

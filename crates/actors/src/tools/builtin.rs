@@ -195,7 +195,7 @@ impl Builtin {
         let memory = found.filter(is_here).ok_or_else(|| format!("there is no memory `{id}` here"))?;
         may_forget(&memory, asker.as_deref())?;
         tracing::info!(channel = %self.handle.id, memory = %id, operator = asker.is_none(),
-            "a model forgets a memory at somebody's wish");
+            "the model forgot a memory at a person's request");
         let forgotten = Event::Memory(MemoryEvent::Forgotten { id, wished: true });
         Ok(Output { events: vec![forgotten], ..Output::own(format!("forgotten: {}", memory_words(&memory))) })
     }
@@ -411,7 +411,8 @@ impl Builtin {
         let found = self.ports.store.artifact_lines(&self.handle.id, &artifact, range).await;
         let Some(found) = found.map_err(|error| error.to_string())? else {
             tracing::error!(channel = %self.handle.id, artifact = %artifact.id,
-                "the file of an artifact is missing or damaged; its words are lost (`cairn store verify` lists what is)");
+                "an artifact's file is missing or damaged; its content is lost; `cairn store verify` lists such \
+                 artifacts");
             return Err(cairn_core::artifact::lost(&artifact).to_string());
         };
         let used = Event::Artifact(ArtifactEvent::Used { id: artifact.id.clone() });

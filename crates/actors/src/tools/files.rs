@@ -118,7 +118,7 @@ pub(crate) async fn keep(
         return Err(error);
     }
     tracing::info!(channel = %handle.id, artifact = %id, tool, bytes, media_type = file.media_type,
-        "a file was kept as an artifact");
+        "a file was stored as an artifact");
     metrics::counter!("cairn_artifacts_stored_total").increment(1);
     metrics::counter!("cairn_artifact_bytes_total").increment(bytes);
     let now = ports.now();
@@ -202,7 +202,8 @@ impl Outgoing {
                 if why != Unsendable::NoFiles {
                     metrics::counter!("cairn_files_too_large_total", "platform" => channel.platform().to_owned())
                         .increment(1);
-                    tracing::warn!(%channel, artifact = %file.artifact, bytes = file.bytes, "a file is too large to be sent");
+                    tracing::warn!(%channel, artifact = %file.artifact, bytes = file.bytes,
+                        "a file is too large to send");
                     self.told.extend(why.told(&file.name));
                 }
             }

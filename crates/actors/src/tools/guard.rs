@@ -140,7 +140,7 @@ impl<'a> ResultGuard<'a> {
                 }
                 Err(error) => {
                     tracing::error!(channel = %handle.id, tool, bytes, %error,
-                        "a file of a tool could not be kept, and is not sent");
+                        "a tool's file could not be stored and is not sent");
                     outgoing
                         .notes
                         .push(format!("[a file ({media_type}, {bytes} bytes) could not be kept: not sent]"));
@@ -164,7 +164,8 @@ impl<'a> ResultGuard<'a> {
             }
             Err(error) => {
                 tracing::error!(channel = %handle.id, tool, bytes = text.len(), %error,
-                    "a large result could not be kept as an artifact; what the model is not shown of it is lost");
+                    "a large result could not be stored as an artifact; the part that the model does not see is \
+                     lost");
                 None
             }
         }
@@ -191,7 +192,7 @@ pub(crate) async fn keep(
         metrics::counter!("cairn_artifacts_lost_total").increment(1);
         return Err(error);
     }
-    tracing::info!(channel = %handle.id, artifact = %id, ?content, bytes, lines, "kept as an artifact");
+    tracing::info!(channel = %handle.id, artifact = %id, ?content, bytes, lines, "stored as an artifact");
     metrics::counter!("cairn_artifacts_stored_total").increment(1);
     metrics::counter!("cairn_artifact_bytes_total").increment(bytes);
     let now = ports.now();

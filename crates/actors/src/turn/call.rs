@@ -253,8 +253,8 @@ impl Turn {
             Ok(artifact) => Some(artifact),
             Err(error) => {
                 tracing::error!(channel = %handle.id, seq = %message.entry.seq, bytes = words.len(), %error,
-                    "a message that is larger than the window takes could not be kept as an artifact; the history has it, \
-                     and the model cannot read on in it");
+                    "a message larger than the window could not be stored as an artifact; the history has all of \
+                     it, but the model cannot read the rest");
                 None
             }
         }
@@ -267,7 +267,8 @@ impl Turn {
         }
         let (channel, entries) = (&self.args.handle.id, shortened.len());
         tracing::warn!(%channel, model = self.settings.model, entries,
-            "the window has no room for all of this turn: some of it was cut from the request, and is kept");
+            "the turn does not fit into the window; parts of it were left out of the request and stay in the \
+             history");
         let is_message = |conversation: &Conversation| {
             let of_turn = |entry: &&Arc<Entry>| shortened.contains(&entry.seq) && entry.role == Role::User;
             let open = conversation.open_turn.as_ref().map(|open| &open.id);

@@ -212,7 +212,7 @@ impl Turn {
         }
         if let Some(entry) = &allowed_by {
             tracing::info!(channel = %self.args.handle.id, tool = call.name, entry,
-                "a call that needs an approval is made by always_allow");
+                "a call that needs approval was permitted by always_allow");
             metrics::counter!("cairn_approvals_total", "outcome" => "always_allowed").increment(1);
         }
         let mut duration_ms = 0;
@@ -315,7 +315,8 @@ impl Turn {
         let chat = self.args.handle.id.platform() != LOCAL_PLATFORM;
         if chat && self.settings.trust.approvers.is_empty() {
             tracing::warn!(channel = %self.args.handle.id, tool = call.name,
-                "a call needs an approval, and nobody may give it here: name `approvers` of the agent, or `operators`");
+                "a call needs approval, and nobody may approve it here; set `approvers` of the agent, or \
+                 `operators`");
             return Err("it needs a person's approval, and nobody is named who may give it here".to_owned());
         }
         approvals.asked += 1;
@@ -383,7 +384,7 @@ impl Turn {
         self.step(vec![settled]).await?;
         self.args.handle.subscribers.settled(&id);
         tracing::info!(channel = %self.args.handle.id, approval = %id, tool = asked.approval.tool,
-            outcome = outcome.name(), by, "a request for approval ended");
+            outcome = outcome.name(), by, "approval request ended");
         metrics::counter!("cairn_approvals_total", "outcome" => outcome.name()).increment(1);
         if let Some(decision) = decision {
             // A dropped receiver is ignored.

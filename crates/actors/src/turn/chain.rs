@@ -123,7 +123,7 @@ impl Turn {
                 tracing::warn!(
                     model,
                     error = error.in_brief(),
-                    "model call failed; `cairn status` has its server's words"
+                    "model call failed; `cairn status` shows the server's error"
                 );
                 return Err(failed);
             }
@@ -278,7 +278,7 @@ impl Turn {
         let model = self.settings.model.clone();
         tracing::warn!(
             model,
-            "the model takes no tools; it is asked without them for a day or until the next start: set tools = false \
+            "the model does not support tools; it gets none for a day or until the next start; set tools = false \
              for it"
         );
         self.args.shared.live.models.refused_tools(&model, self.args.shared.ports.now());
@@ -475,7 +475,7 @@ impl Turn {
                 window_tokens,
                 taken = bounds.taken,
                 refused = bounds.refused,
-                "the model's server names no window: it is taken for as large as what was taken and refused allows; \
+                "the model's server gives no window size; Cairn estimates it from accepted and refused requests; \
                  set context_window of the model"
             );
         }
@@ -570,7 +570,8 @@ impl Turn {
         });
         metrics::counter!("cairn_outage_notes_total").increment(1);
         tracing::error!(channel = %self.args.handle.id,
-            "no model answers; the chat is told, and its message is answered when one does: check the model's server");
+            "no model answers; the chat is told, and its message is answered when one does; check the model's \
+             server");
         self.step(note.into_iter().collect()).await
     }
 
@@ -581,7 +582,7 @@ impl Turn {
         self.args.handle.subscribers.waits(&format!("{why}; waiting until it answers"));
         metrics::counter!("cairn_outage_notes_total").increment(1);
         tracing::warn!(channel = %self.args.handle.id,
-            "no model answers; the turn waits within its limit: check the model's server");
+            "no model answers; the turn waits until its time limit; check the model's server");
     }
 
     /// Waits before the next call, at least as long as the server `asked`. If the runtime stops first, the turn stays open

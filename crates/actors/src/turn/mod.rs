@@ -74,7 +74,7 @@ pub(crate) async fn run(args: TurnArgs) -> TurnResult {
         biased;
         answer = turn.run() => answer,
         () = budget.is_over() => {
-            tracing::warn!(?limit, "a turn took too long; it is ended");
+            tracing::warn!(?limit, "a turn took too long and was ended");
             Err(budget.failure())
         }
     };
@@ -127,7 +127,7 @@ impl Turn {
             tracing::debug!(channel = %self.args.handle.id, round, n_calls, "tools");
             if left_out > 0 {
                 tracing::warn!(channel = %self.args.handle.id, model, n_calls, left_out,
-                    "an answer makes too many calls; those left out are not run, and the model is told");
+                    "an answer has too many tool calls; the excess ones are not run, and the model is told");
             }
             let calls = call.tool_calls.clone();
             misses = if any_can_be_run(&calls, &self.settings.tools) { 0 } else { misses + 1 };
@@ -182,19 +182,19 @@ impl Turn {
         let (recall, found) = match found.await {
             Ok(found) => found,
             Err(_) => {
-                tracing::warn!(channel = %handle.id, limit = ?RECALL_LIMIT, "no memories were recalled in time");
+                tracing::warn!(channel = %handle.id, limit = ?RECALL_LIMIT, "memories could not be recalled in time");
                 (Ok(Recall::default()), Ok(Vec::new()))
             }
         };
         // An answer without memories or old words is better than none.
         let recall = recall.unwrap_or_else(|error| {
-            tracing::warn!(channel = %handle.id, %error, "no memories were recalled");
+            tracing::warn!(channel = %handle.id, %error, "memories could not be recalled");
             Recall::default()
         });
         let Recall { memories: recalled, scores, near } =
             without_namesakes(recall, limit, &handle.read(asking), &question);
         let found = found.unwrap_or_else(|error| {
-            tracing::warn!(channel = %handle.id, %error, "what was said before cannot be searched; nothing of it is quoted");
+            tracing::warn!(channel = %handle.id, %error, "earlier messages cannot be searched; none are quoted");
             Vec::new()
         });
         // The entries may be long.

@@ -58,7 +58,7 @@ impl Turn {
             (Attempt::Trimmed, [.., before, Some(answered)]) => {
                 let range = narrowed(*answered, *before);
                 tracing::warn!(%channel, model, from_seq = %range.from_seq, to_seq = %range.to_seq,
-                    "the model's server refuses something of the history: this range is left out of requests to it");
+                    "the model's server refuses part of the history; this range is left out of requests to it");
                 self.withhold(Some(range)).await?;
                 Withheld::Part
             }
@@ -66,7 +66,8 @@ impl Turn {
         };
         let (model, channel) = (&self.settings.model, &self.args.handle.id);
         if what == Withheld::All {
-            tracing::warn!(%channel, model, "the model's server refuses the conversation: the last message was answered alone");
+            tracing::warn!(%channel, model,
+                "the model's server refuses the conversation; the last message was sent and answered alone");
         }
         metrics::counter!("cairn_history_withheld_total", "model" => model.clone()).increment(1);
         let note = self.args.handle.read(|conversation| note_of_withheld(conversation, &self.settings, what));

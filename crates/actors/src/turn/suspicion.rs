@@ -39,8 +39,8 @@ impl Turn {
             error = error.in_brief(),
             tokens,
             taken = self.taken_so_far().taken,
-            "the model's server gives no reason for its refusal of a request as large as any that it took: the request is \
-             shortened and sent again"
+            "the model's server refused a request without a reason; none as large has been accepted, so the \
+             request is shortened and sent again"
         );
         tries.suspicion.note(tokens);
         self.shrink(tokens).await

@@ -223,7 +223,7 @@ impl Job {
         self.handle.tell_channel(ChannelMsg::Checkpoint { run, checkpoint: Box::new(checkpoint), reply });
         if !matches!(journalled.await, Ok(true)) {
             tracing::warn!(channel = %self.handle.id, run = %self.run.id,
-                "a finished chunk is not journalled; it would be made again after a restart");
+                "cannot journal a finished chunk; after a restart it is summarised again");
         }
     }
 
@@ -256,7 +256,7 @@ impl Job {
         if n_refused > 0 {
             metrics::counter!("cairn_memories_refused_total").increment(n_refused as u64);
             tracing::warn!(channel = %self.handle.id, run = %self.run.id, n_refused,
-                "memories were not saved: their words come from results of tools, and no person said them");
+                "memories were not saved: their content comes only from tool results");
         }
         credit(&mut memories, &self.sources.entries);
         memories
@@ -305,7 +305,7 @@ impl Job {
     fn refused(&self, candidate: &ModelCandidate, rejection: &Rejection) -> AskError {
         let model = &candidate.model.info().id;
         tracing::warn!(channel = %self.handle.id, run = %self.run.id, model = %model, rejection = rejection.code(),
-            "a summary was refused");
+            "a summary was rejected");
         AskError::model(format!("{model}: {rejection}"))
     }
 
@@ -378,7 +378,7 @@ impl Job {
             let model = &candidate.model.info().id;
             for fault in &faults {
                 tracing::info!(channel = %self.handle.id, run = %self.run.id, model = %model, fault = fault.code(),
-                    "a summary was mended");
+                    "a summary was repaired");
                 metrics::counter!("cairn_summaries_mended_total", "fault" => fault.code()).increment(1);
             }
             talk.keep_listed(listed).await;

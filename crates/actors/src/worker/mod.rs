@@ -171,7 +171,7 @@ pub(crate) async fn run(
         if n_refused > 0 {
             metrics::counter!("cairn_memories_refused_total").increment(n_refused as u64);
             tracing::info!(%channel, run = %id, n_refused,
-                "memories were not saved: what they may come from is private");
+                "memories were not saved: they may come from private messages");
         }
     }
     Ok(draft)
@@ -182,7 +182,8 @@ async fn not_learnt(store: &dyn Store, channel: &ChannelId, entries: &[Arc<Entry
     match store.registry().await {
         Ok(registry) => NotLearnt::of(&registry, channel, entries),
         Err(error) => {
-            tracing::warn!(%channel, %error, "it cannot be read what is private; a run saves no memories");
+            tracing::warn!(%channel, %error,
+                "cannot read which chats and people are private; the run saves no memories");
             NotLearnt::everything()
         }
     }
@@ -325,7 +326,7 @@ impl Job {
                     tracing::debug!(model, reason, "why a model made no summary");
                     let error_in_brief = error.as_ref().map(ModelError::in_brief);
                     tracing::warn!(channel = %self.handle.id, run = %self.run.id, model, error = error_in_brief,
-                        "a model made no summary; the next one of the chain is asked");
+                        "a model returned no summary; trying the next one of the chain");
                     if error.as_ref().is_none_or(ModelError::is_transient) {
                         may_pass = true;
                     } else {
@@ -411,7 +412,7 @@ impl Job {
     async fn digest(self, why: String) -> Result<SummaryDraft, RunFailure> {
         tracing::debug!(reason = why, "why no model made a summary");
         tracing::warn!(channel = %self.handle.id, run = %self.run.id,
-            "a digest stands in for the summary; check the models of this agent and their limits");
+            "a digest is used as the summary; check the models of this agent and their limits");
         metrics::counter!("cairn_digests_total").increment(1);
         let mut run = self.run.clone();
         run.checkpoint = self.done.lock().clone();

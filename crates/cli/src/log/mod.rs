@@ -69,7 +69,7 @@ pub fn start(level: &str, format: LogFormat, env: &dyn Environment) -> Result<Lo
     if started {
         std::panic::set_hook(Box::new(log_panic));
         if let Some(error) = fallen_back {
-            tracing::warn!(%error, "the journal cannot be reached; the log goes to stderr as JSON");
+            tracing::warn!(%error, "systemd's journal cannot be reached; logging to stderr as JSON");
         }
     }
     Ok(LogHandle { filter: handle, level: Arc::new(Mutex::new(level.to_owned())) })

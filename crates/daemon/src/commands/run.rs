@@ -151,7 +151,7 @@ impl Deadline {
             // Logging may hang, too, so it runs on another thread.
             let log = || {
                 tracing::error!(
-                    "the stop takes too long; the process ends, accepted messages are in the journal"
+                    "the shutdown takes too long; the process exits; accepted messages are in the journal"
                 )
             };
             drop(std::thread::Builder::new().spawn(log));
@@ -159,7 +159,7 @@ impl Deadline {
             std::process::exit(exit::HUNG.into());
         };
         if let Err(error) = std::thread::Builder::new().name("deadline".to_owned()).spawn(watch) {
-            tracing::warn!(%error, "nothing will end this stop if it hangs");
+            tracing::warn!(%error, "cannot limit the time of the shutdown; it may hang");
         }
         Self { _called_off: called_off }
     }
@@ -298,7 +298,7 @@ impl Process<'_> {
                     if Instant::now() < until && !self.is_served().await =>
                 {
                     if !std::mem::replace(&mut is_told, true) {
-                        tracing::info!(pid, "a command has the state open: waiting until it ends");
+                        tracing::info!(pid, "a command is using the state; waiting until it ends");
                     }
                     tokio::time::sleep(IN_USE_PAUSE).await;
                 }

@@ -177,7 +177,8 @@ async fn old_words(request: &ChatRequest, text: String, search: &HistorySearch) 
     match search(query).await {
         Ok(hits) => hits,
         Err(error) => {
-            tracing::warn!(channel = %request.channel, %error, "the offline model answers from the window alone");
+            tracing::warn!(channel = %request.channel, %error,
+                "the history cannot be searched; the offline model answers from the window only");
             Vec::new()
         }
     }

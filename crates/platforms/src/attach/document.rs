@@ -159,7 +159,7 @@ async fn read_by(reader: &str, bytes: &[u8]) -> Result<DocumentText, NoText> {
     command.arg(READ_DOCUMENT).env_clear().kill_on_drop(true);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let failed = |error: std::io::Error| {
-        tracing::warn!(%error, "the process that reads documents cannot be used");
+        tracing::warn!(%error, "the process that reads documents failed");
         NoText::Failed
     };
     let mut child = command.spawn().map_err(failed)?;
@@ -195,7 +195,7 @@ pub(super) async fn part(
             (outcome, Part::File { name, media_type: attachment.shown_type(), text: Some(text) })
         }
         Err(why) => {
-            tracing::info!(platform, bytes = size, %why, "a document without text that can be read; it is only named");
+            tracing::info!(platform, bytes = size, %why, "no text could be read from a document; it is only named");
             (why.outcome(), attachment.named(Some(size), Unread::NoText(why)))
         }
     };

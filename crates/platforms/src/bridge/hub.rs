@@ -217,7 +217,7 @@ impl Drop for Open {
         if is_current && link.state() != LinkState::Stopped {
             let since = link.now().strftime("%Y-%m-%d %H:%M:%S UTC");
             self.hub.show_absent(format!("its bridge has been disconnected since {since}"));
-            tracing::warn!(platform = link.platform(), "the bridge left; what is to be sent waits for it");
+            tracing::warn!(platform = link.platform(), "the bridge disconnected; messages wait for it");
         }
     }
 }

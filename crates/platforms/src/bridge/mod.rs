@@ -176,7 +176,8 @@ impl Bridge {
                 tracing::warn!(
                     platform = self.platform(),
                     limit = hello.limit,
-                    "the bridge announces another shape of messages; a long answer that is half sent may repeat or miss a part"
+                    "the bridge announces another message limit or markup; a long answer that is partly sent may \
+                     repeat or miss a part"
                 );
             }
             *said = Said { hello: hello.clone(), is_fresh: true };
@@ -188,7 +189,7 @@ impl Bridge {
         let Some(path) = self.settings.kept.clone().filter(|_| changed) else { return };
         let written = tokio::task::spawn_blocking(move || keep(&path, &hello)).await;
         if let Err(error) = written.unwrap_or_else(|error| Err(std::io::Error::other(error))) {
-            tracing::warn!(platform = self.platform(), %error, "what the bridge says of its network is not kept");
+            tracing::warn!(platform = self.platform(), %error, "the bridge's hello could not be saved");
         }
     }
 

@@ -258,7 +258,7 @@ impl Bridge {
             Ok(_) => {}
             // What is wrong may be repeated with a field's text.
             Err(NoCall::Malformed(why)) => {
-                tracing::warn!(platform, call, "the bridge made a call that cannot be read; refused");
+                tracing::warn!(platform, call, "a malformed call of the bridge was refused");
                 tracing::debug!(platform, call, why, "what is wrong with the call");
             }
             Err(NoCall::Stranger) => tracing::warn!(platform, call, "a call with a wrong token was refused"),

@@ -345,7 +345,7 @@ impl Intake {
         let Ok(permit) = self.notices.clone().try_acquire_owned() else {
             metrics::counter!("cairn_notices_total", "platform" => platform, "outcome" => "dropped")
                 .increment(1);
-            tracing::warn!(platform, "too many notices wait for the bridge; one was left out");
+            tracing::warn!(platform, "too many notices wait for the bridge; one was dropped");
             return;
         };
         let bridge = self.bridge.clone();

@@ -196,7 +196,7 @@ impl Discord {
             rest.forget_rejection();
             tracing::warn!(
                 platform = self.name(),
-                "Discord refused the bot's token once, but takes it; going on"
+                "Discord refused the bot's token once, but accepts it now; continuing"
             );
         }
     }
@@ -231,7 +231,7 @@ async fn until_known<'a, T>(platform: &str, ask: impl Fn() -> BoxFuture<'a, Resu
         match ask().await {
             Ok(known) => return known,
             Err(error) => {
-                tracing::warn!(platform, %error, "cannot tell what was taken in last; trying again");
+                tracing::warn!(platform, %error, "cannot read which message was accepted last; trying again");
                 tokio::time::sleep(pauses.next()).await;
             }
         }

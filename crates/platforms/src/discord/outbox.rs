@@ -292,7 +292,7 @@ impl Outbox {
                         platform = self.link.platform(),
                         channel = channel.get(),
                         error = error.in_brief(),
-                        "a channel takes nothing"
+                        "a channel accepts no messages"
                     );
                 }
             }

@@ -62,7 +62,7 @@ impl Reader<'_> {
             metrics::counter!("cairn_telegram_late_total").increment(count as u64);
             tracing::info!(
                 count,
-                "missed telegram messages are too old or too many; they are kept without an answer"
+                "missed Telegram messages are too old or too many; they are kept and not answered"
             );
         }
         dues

@@ -83,7 +83,7 @@ impl Telegram {
                 Err(Unread::Unavailable) if file.file_size.is_some_and(|size| size > GET_FILE_MAX) => {
                     tracing::warn!(
                         platform = self.link.platform(),
-                        "a recording has more than the 20 MB that Telegram hands to bots; it is only named"
+                        "a recording is over 20 MB, Telegram's limit for bots; it is only named"
                     );
                     Err(Unread::TooLarge)
                 }
@@ -112,7 +112,7 @@ impl Telegram {
             if last || final_word {
                 metrics::counter!("cairn_attachments_failed_total", "platform" => self.link.platform())
                     .increment(1);
-                tracing::warn!(%error, "an attachment on telegram could not be fetched; it is only named");
+                tracing::warn!(%error, "an attachment could not be fetched from Telegram; it is only named");
                 break;
             }
             tokio::time::sleep(PAUSE).await;

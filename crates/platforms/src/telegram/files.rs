@@ -184,7 +184,7 @@ impl Telegram {
         let mut upload = Upload { place, files, caption, reply_to, as_documents: false };
         let mut answer = self.upload(&upload).await;
         if answer.as_ref().is_err_and(faults_photo) {
-            tracing::info!(chat = place.0, "telegram refused a picture as a photo; it is sent as a document");
+            tracing::info!(chat = place.0, "Telegram refused a picture as a photo; it is sent as a document");
             upload.as_documents = true;
             answer = self.upload(&upload).await;
         }

@@ -231,7 +231,7 @@ impl Telegram {
             tracing::info!(
                 chat,
                 why,
-                "messages of a telegram group are passed over; to serve it, add its id to `chats`"
+                "messages of a Telegram group are ignored; to serve it, add its id to `chats`"
             );
         }
     }

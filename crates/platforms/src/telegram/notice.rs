@@ -56,7 +56,7 @@ impl InboundHandler {
         let Ok(permit) = self.notices.clone().try_acquire_owned() else {
             metrics::counter!("cairn_notices_total", "platform" => self.path.platform(), "outcome" => "dropped")
                 .increment(1);
-            tracing::warn!(chat, "too many notices wait for telegram; one was left out");
+            tracing::warn!(chat, "too many notices wait for Telegram; one was dropped");
             return;
         };
         self.tasks.spawn(async move {
@@ -76,7 +76,7 @@ impl Telegram {
                 tracing::warn!(
                     chat,
                     error = error.code(),
-                    "the buttons of a question could not be taken away"
+                    "the buttons of an approval request could not be removed"
                 );
                 "failed"
             }
@@ -96,7 +96,7 @@ impl Telegram {
                     "refused"
                 }
                 Err(error) => {
-                    tracing::warn!(chat, error = error.code(), "a notice was not said");
+                    tracing::warn!(chat, error = error.code(), "a notice could not be sent");
                     "failed"
                 }
             };

@@ -138,8 +138,8 @@ fn greet(telegram: &Telegram, me: &User) {
     tracing::info!(
         bot = me.id,
         hears_all = me.can_read_all_group_messages,
-        "connected to telegram; without `hears_all` the bot gets only what is addressed to it in groups (BotFather: \
-         /setprivacy)"
+        "connected to Telegram; without `hears_all` the bot gets only messages that are addressed to it in groups \
+         (BotFather: /setprivacy)"
     );
 }
 
@@ -312,14 +312,14 @@ impl Poller<'_> {
             message.migrate_from_chat_id.map(|from| (from, chat)),
         ];
         for (from, to) in moves.into_iter().flatten() {
-            tracing::info!(from, to, "a telegram chat has another id now; its conversation goes on");
+            tracing::info!(from, to, "a Telegram chat has a new id; its conversation continues");
             let noted = self.telegram.pairing_store.migrate(
                 self.telegram.platform().to_owned(),
                 from.to_string(),
                 to.to_string(),
             );
             if let Err(error) = noted.await {
-                tracing::error!(from, to, %error, "that a chat moved could not be kept; it is tried again");
+                tracing::error!(from, to, %error, "the new id of a chat could not be saved; trying again");
                 tokio::time::sleep(LONGEST_WAIT).await;
                 return false;
             }
@@ -332,7 +332,7 @@ impl Poller<'_> {
 fn unread(id: Option<i64>, unread: &UnreadableUpdate) {
     let UnreadableUpdate { kind, why } = *unread;
     metrics::counter!("cairn_telegram_updates_total", "outcome" => "unread").increment(1);
-    tracing::warn!(update = id, kind, why, "an update of telegram cannot be read; it is passed over");
+    tracing::warn!(update = id, kind, why, "an update from Telegram cannot be read; it is skipped");
 }
 
 const FIRST_FAILURE_PAUSE: Duration = Duration::from_millis(500);
@@ -372,7 +372,7 @@ impl Default for Troubles {
 impl Troubles {
     pub(super) fn over(&mut self) {
         if std::mem::take(&mut self.any) {
-            tracing::info!("telegram answers again");
+            tracing::info!("Telegram answers again");
         }
         self.pauses.reset();
         self.refusals = 0;
@@ -399,7 +399,7 @@ impl Troubles {
         if std::mem::replace(&mut self.any, true) {
             tracing::debug!(%error, ?pause, "telegram still fails");
         } else {
-            tracing::warn!(%error, ?pause, hint = failure.hint, "telegram cannot be asked for updates; it is tried again");
+            tracing::warn!(%error, ?pause, hint = failure.hint, "cannot get updates from Telegram; trying again");
         }
         telegram.link.set(LinkState::Reconnecting, Some(&failure));
         Next::Again(pause)
@@ -483,10 +483,11 @@ impl Telegram {
     /// Registers the commands if Telegram has others. If this fails, they still work.
     async fn register_commands(&self) {
         match self.try_register().await {
-            Ok(true) => tracing::info!("telegram has the list of commands"),
+            Ok(true) => tracing::info!("Telegram accepted the list of commands"),
             Ok(false) => {}
             Err(error) => {
-                tracing::warn!(%error, "telegram did not take the list of commands; they work, but do not complete");
+                tracing::warn!(%error,
+                    "Telegram refused the list of commands; the commands work, but are not suggested");
             }
         }
     }

@@ -121,7 +121,7 @@ impl Telegram {
         if payload.entities.is_some() && answer.as_ref().is_err_and(faults_entities) {
             tracing::warn!(
                 chat = place.0,
-                "telegram refused the markup of a message; it is sent as plain text"
+                "Telegram refused the markup of a message; it is sent as plain text"
             );
             (payload.text, payload.entities) = (rendering::plain(words), None);
             answer = self.api.call(&payload, CALL_TIMEOUT).await;
@@ -246,7 +246,7 @@ impl Telegram {
 
     /// Records that a chat became a supergroup, under a new id.
     pub(super) async fn moved(&self, from: i64, to: i64) -> Result<(), SendError> {
-        tracing::info!(from, to, "a telegram chat has another id now; its conversation goes on");
+        tracing::info!(from, to, "a Telegram chat has a new id; its conversation continues");
         let noted =
             self.pairing_store.migrate(self.platform().to_owned(), from.to_string(), to.to_string()).await;
         noted.map_err(|error| SendError::Later { after: None, reason: error.to_string() })
@@ -276,14 +276,15 @@ impl Telegram {
         if chat < 0 && self.link.trouble(&trouble_name(chat), reason) {
             tracing::warn!(
                 chat,
-                "the bot may not write in a telegram group (`cairn status` says why); let it in again, or allow it to write"
+                "the bot may not write in a Telegram group (`cairn status` shows the reason); add it again, or \
+                 allow it to write"
             );
         }
     }
 
     pub(super) fn works(&self, chat: i64) {
         if self.link.clear(&trouble_name(chat)) {
-            tracing::info!(chat, "that telegram group is no trouble any more");
+            tracing::info!(chat, "the problem with a Telegram group is over");
         }
     }
 }

@@ -169,7 +169,7 @@ async fn deliver(State(webhook): State<Arc<Webhook>>, request: Request) -> Respo
             tracing::debug!("the webhook was called without telegram's secret; refused");
         }
         NotTaken::TooLarge | NotTaken::Unreadable => {
-            tracing::warn!(why, "an update from telegram cannot be read; refused");
+            tracing::warn!(why, "an update from Telegram cannot be read; refused");
         }
         NotTaken::NotReady | NotTaken::Late => {
             tracing::debug!(why, "an update of telegram was not taken in; telegram repeats it");
@@ -213,7 +213,7 @@ pub(super) async fn clear(telegram: &Telegram, troubles: &mut Troubles) -> Resul
         WebhookOwner::Anothers => Err(of_another()),
         WebhookOwner::Cairns => {
             ask(telegram, &DeleteWebhook::new(), troubles).await?;
-            tracing::info!("the webhook that cairn had set is deleted; what waits is polled");
+            tracing::info!("Cairn's webhook was deleted; updates are polled from now on");
             Ok(())
         }
     }
@@ -245,7 +245,7 @@ async fn register(
                 troubles.over();
                 telegram.link.set(LinkState::Connected, None);
                 let host = webhook.url.host_str().unwrap_or_default();
-                tracing::info!(host, "telegram sends updates to the webhook");
+                tracing::info!(host, "Telegram sends updates to the webhook");
                 return Ok(());
             }
             Err(CallError::Api { code: 400, description, .. }) => {
@@ -295,7 +295,11 @@ async fn watch(telegram: &Telegram, webhook: &Webhook) -> AdapterFailure {
                     lasting: false,
                 };
                 if std::mem::take(&mut was_well) {
-                    tracing::warn!(reason = failure.reason, hint = failure.hint, "updates of telegram wait");
+                    tracing::warn!(
+                        reason = failure.reason,
+                        hint = failure.hint,
+                        "Telegram cannot deliver updates; they wait"
+                    );
                 }
                 telegram.link.set(LinkState::Reconnecting, Some(&failure));
             }

@@ -90,7 +90,9 @@ impl<'a> List<'a> {
             // A channel that cannot be read must not hide the others.
             unreadable => {
                 let error = unreadable.err().map(|error| error.to_string());
-                tracing::warn!(%channel, error, "a channel is listed as if nothing were in its window: its conversation cannot be read; `cairn store verify` tells more");
+                tracing::warn!(%channel, error,
+                    "a channel's conversation cannot be read; it is listed with an empty window; `cairn store \
+                     verify` shows details");
                 return Ok(Outline::of(&Conversation::new(channel.clone())));
             }
         };
@@ -100,7 +102,8 @@ impl<'a> List<'a> {
         {
             // If keeping a snapshot fails once, the other lines do not try it.
             self.keeps_snapshots = false;
-            tracing::warn!(%channel, %error, "a snapshot was not kept; the next list of channels takes as long");
+            tracing::warn!(%channel, %error,
+                "a snapshot could not be saved; the next list of channels takes as long");
         }
         Ok(outline)
     }

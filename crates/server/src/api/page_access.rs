@@ -171,7 +171,8 @@ impl Access {
         let file = self.file.lock();
         let sessions = self.keys.lock().sessions.clone();
         if let Err(error) = write(&file, &sessions) {
-            tracing::warn!(%error, file = %file.display(), "logins to the page cannot be kept; a restart logs all out");
+            tracing::warn!(%error, file = %file.display(),
+                "the page's logins cannot be saved; a restart logs everybody out");
             drop(fs::remove_file(&*file));
         }
     }
@@ -209,7 +210,8 @@ fn kept(file: &Path) -> VecDeque<Key> {
     let read = fs::read(file).and_then(|bytes| Ok(serde_json::from_slice::<VecDeque<Key>>(&bytes)?));
     let mut sessions = read.unwrap_or_else(|error| {
         if error.kind() != io::ErrorKind::NotFound {
-            tracing::warn!(%error, file = %file.display(), "the logins to the page cannot be read; all are logged out");
+            tracing::warn!(%error, file = %file.display(),
+                "the page's saved logins cannot be read; everybody is logged out");
         }
         VecDeque::new()
     });

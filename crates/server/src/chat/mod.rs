@@ -184,7 +184,7 @@ impl Runner {
             call.caller.clone(),
         );
         claim.await.map_err(|refusal| {
-            tracing::warn!(channel = %call.channel, command = command.name(), %refusal, "a command was not taken");
+            tracing::warn!(channel = %call.channel, command = command.name(), %refusal, "a command was not accepted");
             private(match refusal {
                 Refusal::UnknownAgent(_) => self.texts(call).say(Key::AgentGone),
                 _ => self.texts(call).say(Key::CannotRunNow.with("command", command.name())),

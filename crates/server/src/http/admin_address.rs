@@ -98,7 +98,7 @@ async fn keep(meters: &'static Meters, stop: CancellationToken) {
             _ = ticks.tick() => {}
         }
         if tokio::spawn(async { meters.upkeep() }).await.is_err() {
-            tracing::error!("the upkeep of the metrics panicked; it goes on, please report it");
+            tracing::error!("the metrics upkeep panicked; it continues; please report it");
         }
     }
 }

@@ -112,7 +112,7 @@ pub async fn serve<L: Listener>(listener: L, router: Router, bounds: Bounds, sto
             }
         };
         if ended.is_err() {
-            tracing::error!("the server of {what} panicked; it restarts, please report it");
+            tracing::error!("the server of {what} panicked; it restarts; please report it");
         }
         tokio::select! {
             () = stop.cancelled() => return,
@@ -136,7 +136,7 @@ async fn connections<L: Listener>(listener: Arc<L>, router: Router, bounds: Boun
                     note(Ok(Outcome::Broken), bounds);
                 }
                 Err(error) => {
-                    tracing::warn!(%error, open = open.len(), "{} takes no further connections for now", bounds.what);
+                    tracing::warn!(%error, open = open.len(), "{} accepts no further connections for now", bounds.what);
                     // Waits, since open connections may free what is missing.
                     tokio::select! {
                         () = stop.cancelled() => break,

@@ -162,7 +162,8 @@ impl Socket {
         drop(listener);
         server.end(grace).await;
         if let Err(error) = std::fs::remove_file(&self.0.path) {
-            tracing::warn!(%error, socket = %self.0.path.display(), "cannot remove the socket; the next start does");
+            tracing::warn!(%error, socket = %self.0.path.display(),
+                "cannot remove the socket; the next start removes it");
         }
     }
 }

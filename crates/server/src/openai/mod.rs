@@ -317,7 +317,9 @@ impl Drop for UnderWay {
         count("hung_up");
         let channel = abandoned.channel.clone();
         if self.endpoint.abandoned.try_send(abandoned).is_err() {
-            tracing::warn!(%channel, "a client hung up, and its answer is not stopped: too many do at once, or the daemon stops");
+            tracing::warn!(%channel,
+                "a client disconnected, but its answer is not stopped: too many disconnected at once, or the \
+                 daemon is stopping");
         }
     }
 }
@@ -332,7 +334,7 @@ async fn stop_one(runtime: &Runtime, Abandoned { channel, turn, _lane }: Abandon
     let open = match runtime.conversation(&channel).await {
         Ok(known) => known.and_then(|(known, _)| known.open_turn.as_ref().map(|open| open.id.clone())),
         Err(error) => {
-            tracing::warn!(%channel, %error, "a client hung up, and its answer is not stopped");
+            tracing::warn!(%channel, %error, "a client disconnected, but its answer could not be stopped");
             return;
         }
     };
@@ -340,8 +342,10 @@ async fn stop_one(runtime: &Runtime, Abandoned { channel, turn, _lane }: Abandon
         return;
     }
     match runtime.stop_turn(&channel).await {
-        Ok(_) => tracing::info!(%channel, "a client hung up: its answer is stopped"),
-        Err(error) => tracing::warn!(%channel, %error, "a client hung up, and its answer is not stopped"),
+        Ok(_) => tracing::info!(%channel, "a client disconnected; its answer is stopped"),
+        Err(error) => {
+            tracing::warn!(%channel, %error, "a client disconnected, but its answer could not be stopped")
+        }
     }
 }
 

@@ -105,9 +105,9 @@ async fn supervise(adapter: Arc<dyn Adapter>, ports: AdapterPorts, stop: Cancell
         let retry_secs = pause.as_secs_f32();
         let AdapterFailure { reason, hint, .. } = &failure;
         if failure.lasting {
-            tracing::error!(platform, %reason, %hint, retry_secs, "the adapter cannot work");
+            tracing::error!(platform, %reason, %hint, retry_secs, "the adapter cannot run");
         } else {
-            tracing::warn!(platform, %reason, %hint, retry_secs, "the adapter failed and is started again");
+            tracing::warn!(platform, %reason, %hint, retry_secs, "the adapter failed; it restarts");
         }
         tokio::select! {
             () = stop.cancelled() => return,

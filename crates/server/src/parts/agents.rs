@@ -140,7 +140,7 @@ impl AgentRegistry {
         }
         let news = listed.iter().filter(|(id, window)| reached.listed.get(*id) != Some(window));
         for (model, window) in news.filter_map(|(id, window)| Some((id, window.tokens()?))) {
-            tracing::info!(model, window, "the model's server has told its window");
+            tracing::info!(model, window, "the model's server reported its window");
         }
         let reached = Arc::new(Reached { models: reached.models.clone(), listed });
         {
@@ -354,11 +354,11 @@ pub async fn watch_windows(agent_registry: Arc<AgentRegistry>, runtime: Runtime)
             if agent_registry.ask_again(due).await
                 && let Err(error) = agent_registry.deploy(&runtime).await
             {
-                tracing::error!(%error, "the windows of models are known but cannot be used");
+                tracing::error!(%error, "the models' windows are known but cannot be applied");
             }
         };
         if AssertUnwindSafe(asking).catch_unwind().await.is_err() {
-            tracing::error!("asking models' servers for their windows panicked; they are asked again");
+            tracing::error!("asking the models' servers for their windows panicked; trying again");
         }
     }
 }

@@ -123,9 +123,9 @@ pub async fn hand_over(store: &Store, state: &Path) {
         match tokio::time::timeout(HAND_OVER, handed).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                tracing::warn!(name, %error, "sessions could not be handed over; new ones begin")
+                tracing::warn!(name, %error, "sessions could not be handed over; new ones start")
             }
-            Err(_) => tracing::warn!(name, "sessions could not be handed over in time; new ones begin"),
+            Err(_) => tracing::warn!(name, "sessions could not be handed over in time; new ones start"),
         }
     }
 }
@@ -142,14 +142,14 @@ pub async fn take_over(store: &Store, state: &Path) {
     }
     let taken = match tokio::time::timeout(HAND_OVER, store.take_over()).await {
         Ok(Ok(taken)) => taken,
-        Ok(Err(error)) => return tracing::warn!(%error, "sessions could not be taken over; new ones begin"),
-        Err(_) => return tracing::warn!("sessions could not be taken over in time; new ones begin"),
+        Ok(Err(error)) => return tracing::warn!(%error, "sessions could not be taken over; new ones start"),
+        Err(_) => return tracing::warn!("sessions could not be taken over in time; new ones start"),
     };
     for (name, bytes) in taken.into_iter().filter(|(name, _)| name.ends_with(SESSIONS) && !name.contains('/'))
     {
         let path = state.join(&name);
         if let Err(error) = on_disk(move || write(&path, &bytes)).await {
-            tracing::warn!(name, %error, "sessions could not be taken over; new ones begin");
+            tracing::warn!(name, %error, "sessions could not be taken over; new ones start");
         }
     }
 }

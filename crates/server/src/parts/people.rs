@@ -148,7 +148,7 @@ impl DaemonPairings {
     /// # Errors
     /// The journal cannot be written.
     pub async fn set_private(&self, user: String, chat: Option<String>, on: bool) -> Result<(), StoreError> {
-        tracing::info!(%user, chat, on, "what is learnt from was set");
+        tracing::info!(%user, chat, on, "a privacy setting was changed");
         self.append(Event::Registry(RegistryEvent::PrivacySet { user, chat, on })).await
     }
 

@@ -89,10 +89,10 @@ impl RetentionJob {
                 }
             }
             Err(StoreError::Closed) => {
-                tracing::info!(outcome = name, "retention ends with the daemon; the next pass continues");
+                tracing::info!(outcome = name, "retention stopped with the daemon; the next pass continues");
             }
             Err(error) => {
-                tracing::error!(outcome = name, %error, "retention failed; it is tried again tomorrow")
+                tracing::error!(outcome = name, %error, "retention failed; the next attempt is tomorrow")
             }
         }
         outcome
@@ -265,7 +265,7 @@ impl<'a> JournalPass<'a> {
     /// Skips a segment that cannot be rewritten.
     fn give_up(&mut self, idx: usize, error: &StoreError) {
         let segment = &mut self.segments[idx];
-        tracing::error!(%error, segment = segment.first, "a journal segment could not be rewritten; it stays as it is");
+        tracing::error!(%error, segment = segment.first, "a journal segment could not be rewritten; it is unchanged");
         (segment.is_packed, segment.is_spent) = (true, true);
     }
 }
@@ -299,13 +299,14 @@ async fn due(job: &RetentionJob, seen: &mut (Timestamp, Instant)) {
         metrics::counter!("cairn_retention_passes_total", "outcome" => "clock_jumped").increment(1);
         tracing::warn!(
             %before, %now,
-            "retention waits a day: the clock has jumped, or nothing was said for long; `cairn store retain` makes a pass now"
+            "retention waits a day: the clock jumped, or there was no activity for long; `cairn store retain` runs \
+             a pass now"
         );
         return;
     }
     // `pass` logs its errors itself.
     if AssertUnwindSafe(job.pass(false)).catch_unwind().await.is_err() {
         metrics::counter!("cairn_retention_passes_total", "outcome" => "failed").increment(1);
-        tracing::error!("retention panicked; it is tried again tomorrow");
+        tracing::error!("retention panicked; the next attempt is tomorrow");
     }
 }

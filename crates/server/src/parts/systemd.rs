@@ -49,13 +49,13 @@ fn start_writer() -> Option<SyncSender<String>> {
                 && !std::mem::replace(&mut told, true)
             {
                 // Logged once, because it would fail each time.
-                tracing::warn!(%error, "cannot tell systemd; check NotifyAccess of the unit");
+                tracing::warn!(%error, "cannot notify systemd; check NotifyAccess of the unit");
             }
         }
     };
     let started = std::thread::Builder::new().name("systemd".to_owned()).spawn(work);
     if let Err(error) = &started {
-        tracing::error!(%error, "cannot start the thread that tells systemd");
+        tracing::error!(%error, "cannot start the thread that notifies systemd");
     }
     started.is_ok().then_some(tell)
 }
@@ -140,7 +140,10 @@ where
         if liveness.is_whole() {
             feed();
         } else {
-            tracing::error!(silent = liveness.told(), "actors take no messages; the watchdog is not fed");
+            tracing::error!(
+                silent = liveness.told(),
+                "actors do not respond; systemd's watchdog is not notified"
+            );
         }
     }
 }

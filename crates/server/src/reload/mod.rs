@@ -123,7 +123,7 @@ fn tell(result: &Result<Reloaded, ReloadError>, by: &'static str) {
             "done"
         }
         Err(error) => {
-            tracing::error!(by, code = error.code(), "nothing was reloaded, all is as it was:\n{error}");
+            tracing::error!(by, code = error.code(), "the reload failed, nothing was changed:\n{error}");
             error.code()
         }
     };
@@ -135,11 +135,11 @@ fn report(reloaded: &Reloaded, by: &'static str) {
     let keys =
         |changes: &[KeyChange]| changes.iter().map(|change| &*change.key).collect::<Vec<_>>().join(", ");
     match &*reloaded.changed {
-        [] => tracing::info!(by, "reloaded: nothing is different"),
+        [] => tracing::info!(by, "reloaded: no changes"),
         changed => tracing::info!(by, changed = keys(changed), "reloaded"),
     }
     if !reloaded.needs_restart.is_empty() {
-        tracing::warn!(keys = keys(&reloaded.needs_restart), "what only a restart changes is as it was");
+        tracing::warn!(keys = keys(&reloaded.needs_restart), "these changes need a restart");
     }
     for warning in &reloaded.warnings {
         tracing::warn!("{warning}");

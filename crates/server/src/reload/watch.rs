@@ -48,7 +48,7 @@ pub async fn watch(reloader: Arc<Reloader>) {
                 drop(watcher);
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot watch the configuration; `cairn reload` does without");
+                tracing::warn!(%error, "cannot watch the configuration; use `cairn reload`");
                 metrics::counter!("cairn_watch_failures_total").increment(1);
                 sleep(RETRY).await;
             }

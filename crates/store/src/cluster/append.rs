@@ -54,7 +54,7 @@ impl Sequencer for Following {
 /// Has the next start of the node with that state folder copy the journal again.
 fn copy_again(dir: &Path) {
     if let Err(error) = marker::doubt(dir) {
-        tracing::warn!(%error, "the copy could not be marked to be copied again");
+        tracing::warn!(%error, "cannot mark the local copy as incomplete; the next start may not rebuild it");
     }
 }
 
@@ -101,7 +101,7 @@ impl Leading {
             if !is_sent {
                 return Err(error);
             }
-            tracing::warn!(%error, "nobody knows what became of an append; asking again");
+            tracing::warn!(%error, "the outcome of an append is unknown; asking the database again");
             waits(error);
             self.lease.lost_within(AGAIN).await;
         }
@@ -132,7 +132,7 @@ impl Leading {
         let Some(error) = error.as_db_error() else { return Attempt::Unknown(told) };
         match error.code().code() {
             "CN001" => {
-                tracing::warn!(first_n, "another node leads; this one writes nothing any more");
+                tracing::warn!(first_n, "another node is the leader; this node stops writing");
                 self.lease.lose();
                 Attempt::Refused(StoreError::Fenced)
             }
@@ -153,8 +153,8 @@ impl Leading {
     fn misplaced(&self, first_n: u64) -> StoreError {
         tracing::error!(
             first_n,
-            "the journal in the database does not end where it ended; this node gives up the lead, and says at its next \
-             start what is missing"
+            "the journal in the database does not end where this node expects; this node gives up the lead, and \
+             reports the missing records at its next start"
         );
         self.lease.lose();
         StoreError::Fenced

@@ -140,8 +140,9 @@ impl Copy {
                     to_n = lost.to_n,
                     channels = lost.channels,
                     kept = %kept.display(),
-                    "the database lacks records that were acknowledged, as after a failover to a server that did not have them; \
-                     this node's copy that has them is kept, and a new one is made from the database"
+                    "the database lacks records that were acknowledged, as after a failover to a server that had \
+                     not received them; this node's copy, which has them, is kept, and a new copy is made from the \
+                     database"
                 );
                 self.lost = Some(format!(
                     "the database lacks records {} to {}, which were acknowledged; {} has them",
@@ -325,7 +326,7 @@ impl Copy {
             let (_, oldest) = kept.remove(0);
             tracing::warn!(
                 folder = %oldest.display(),
-                "removes the oldest copy of the journal that was kept aside"
+                "removing the oldest saved copy of the journal"
             );
             remove_dir(&oldest)?;
         }

@@ -137,7 +137,7 @@ impl Standby {
             // It began to lead in the same moment.
             Ok(Some(store)) => drop(store.close().await),
             Ok(None) => {}
-            Err(error) => tracing::warn!(%error, "this node did not follow when it was stopped"),
+            Err(error) => tracing::warn!(%error, "this node was not replicating when it was stopped"),
         }
     }
 
@@ -236,7 +236,7 @@ impl Follower {
                 Ok(Step::Waits(limit)) => {
                     metrics::gauge!("cairn_database_up").set(1.0);
                     if self.status.borrow().error.is_some() {
-                        tracing::info!("this node follows again");
+                        tracing::info!("this node replicates again");
                         self.status.send_modify(|status| status.error = None);
                     }
                     limit.min(LOOK_EVERY)
@@ -244,7 +244,7 @@ impl Follower {
                 Err(error) if may_pass(&error) => {
                     self.session = None;
                     if self.status.borrow().error.as_ref() != Some(&error) {
-                        tracing::warn!(%error, "this node does not follow at the moment; trying again");
+                        tracing::warn!(%error, "this node cannot replicate at the moment; trying again");
                     }
                     metrics::gauge!("cairn_database_up").set(0.0);
                     self.status.send_modify(|status| status.error = Some(error));
@@ -398,7 +398,11 @@ impl Follower {
             if status.leader != state.leader {
                 match &state.leader {
                     Some(leader) => {
-                        tracing::info!(leader = leader.name, address = leader.address, "this node follows")
+                        tracing::info!(
+                            leader = leader.name,
+                            address = leader.address,
+                            "this node is a standby and replicates the leader"
+                        )
                     }
                     None => tracing::info!("no node leads at the moment"),
                 }

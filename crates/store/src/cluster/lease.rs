@@ -124,7 +124,7 @@ impl Lease {
         };
         let task = tokio::spawn(renewal.run(session, sent));
         *lease.renewal.lock() = Some(task.abort_handle());
-        tracing::info!(node, epoch, "this node leads");
+        tracing::info!(node, epoch, "this node is the leader");
         Ok(lease)
     }
 
@@ -178,7 +178,7 @@ impl Lease {
         let params: Vec<Param> =
             vec![Box::new(self.id.clone()), Box::new(node.clone()), Box::new(address.clone())];
         if let Err(error) = database.ask("leave the lease", LEAVE, params).await {
-            tracing::warn!(%error, "the lease could not be left; others lead when it has run out");
+            tracing::warn!(%error, "the lease could not be released; another node can lead when it expires");
         }
     }
 }
@@ -206,12 +206,12 @@ impl Renewal {
                     sent = at;
                 }
                 Ok(None) => {
-                    tracing::warn!("another node leads; this one writes nothing any more");
+                    tracing::warn!("another node is the leader; this node stops writing");
                     break;
                 }
                 Err(_) => {
                     tracing::warn!(
-                        "the lease could not be renewed for {} s; this node does not lead any more",
+                        "the lease could not be renewed for {} s; this node is no longer the leader",
                         COUNTED_OUT.as_secs()
                     );
                     break;
@@ -366,7 +366,7 @@ impl Name {
             tracing::warn!(
                 node = node.name,
                 address = node.address,
-                "another node has the same name: this one is not listed; name one of them by `node` of [store]"
+                "another node has the same name; this one is not listed; set `node` under [store] on one of them"
             );
         }
         Ok(())

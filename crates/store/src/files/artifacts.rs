@@ -76,7 +76,7 @@ impl Drop for RemovalHold {
         for file in held.take().into_iter().flatten() {
             // The next start removes what is still there then.
             if let Err(error) = remove_file(&file) {
-                tracing::warn!(%error, "an artifact that has expired is still there");
+                tracing::warn!(%error, "an expired artifact could not be deleted");
             }
         }
     }

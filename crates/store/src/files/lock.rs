@@ -18,7 +18,7 @@ impl Drop for StateLock {
     /// Closing the file is not enough: a process that is being started beside holds it, too, until it becomes another program.
     fn drop(&mut self) {
         if let Err(error) = self.file.unlock() {
-            tracing::warn!(%error, "the lock of the state could not be given back");
+            tracing::warn!(%error, "the state's lock could not be released");
         }
     }
 }

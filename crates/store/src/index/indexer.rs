@@ -156,7 +156,7 @@ impl Indexer {
         if std::thread::Builder::new().name("index merge".to_owned()).spawn(merge).is_ok()
             && let Ok(Err(error)) = merged.recv_timeout(MERGE_LIMIT)
         {
-            tracing::warn!(%error, "a merge of the search index failed; the next start goes on");
+            tracing::warn!(%error, "a merge of the search index failed; the next start continues it");
         }
     }
 
@@ -196,7 +196,7 @@ impl Indexer {
             Err(_) => index_failure("it panicked while it was written"),
         };
         if !std::mem::replace(&mut self.is_told, true) {
-            tracing::error!(%error, "the search index cannot be written; it is tried again, nothing else is affected");
+            tracing::error!(%error, "the search index cannot be written; trying again; nothing else is affected");
         }
         self.is_broken = true;
         Err(error)

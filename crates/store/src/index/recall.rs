@@ -127,7 +127,7 @@ fn ranked(
             // Asked before the index is looked at: what it takes in meanwhile is known to it.
             let changed = sources.views.changed_memories(asked.agents, asked.reach);
             sources.index.memories(asked, &changed).unwrap_or_else(|error| {
-                tracing::warn!(%error, "the search index cannot be read; memories are found by their rows");
+                tracing::warn!(%error, "the search index cannot be read; memories are searched in the database");
                 None
             })
         }

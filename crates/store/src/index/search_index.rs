@@ -107,7 +107,7 @@ impl SearchIndex {
         };
         let opened = index.calls.within(|| index.reopen(most_bytes));
         if let Err(error) = &opened {
-            tracing::error!(%error, "the search index cannot be opened; trying again, nothing else is affected");
+            tracing::error!(%error, "the search index cannot be opened; trying again; nothing else is affected");
         }
         (index, opened.ok())
     }
@@ -162,7 +162,7 @@ impl SearchIndex {
             Ok(Some((_, at))) => {
                 tracing::warn!(
                     reaches = at.n,
-                    "the journal does not have what the search index shows; rebuilding it"
+                    "the search index has records that the journal lacks; rebuilding it"
                 );
                 (self.fresh()?, Checkpoint::default())
             }
@@ -307,7 +307,8 @@ pub(super) fn readable<T>(found: Result<T, StoreError>) -> Result<Option<T>, Sto
     match found {
         Ok(found) => Ok(Some(found)),
         Err(error @ (StoreError::Damaged { .. } | StoreError::Io { .. })) => {
-            tracing::warn!(%error, "an entry cannot be read; the search goes on without it, `cairn store verify` tells more");
+            tracing::warn!(%error,
+                "an entry cannot be read; the search skips it; `cairn store verify` shows details");
             Ok(None)
         }
         Err(error) => Err(error),

@@ -75,7 +75,8 @@ impl Embedding {
                 Err(error) => {
                     if !std::mem::replace(&mut is_told, true) {
                         metrics::counter!("cairn_embedding_failures_total").increment(1);
-                        tracing::warn!(%error, "entries get no vectors for now; it is tried again, searches go by words");
+                        tracing::warn!(%error,
+                            "entries get no vectors for now; trying again; searches use only words");
                     }
                     follower = None;
                     self.pause(RETRY, wakes);

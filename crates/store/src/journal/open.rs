@@ -209,9 +209,10 @@ pub(crate) fn open(
     end.refuse_lost(dir, views)?;
     if start.from.n > 0 && segments != known.segments {
         let mark = Mark { segments, ..known };
-        mark.keep(&layout.checked).unwrap_or_else(
-            |error| tracing::warn!(%error, "the next start looks at every segment of the journal again"),
-        );
+        mark.keep(&layout.checked).unwrap_or_else(|error| {
+            tracing::warn!(%error,
+                "cannot save which journal segments were checked; the next start checks all of them again")
+        });
     }
     let Some(first) = segment::list(dir)?.pop() else { return Ok(end.tail) };
     unpack(dir, first)?;
@@ -268,7 +269,7 @@ fn unpack(dir: &Path, first: u64) -> Result<(), StoreError> {
     replace(path, &beside).map_err(io_error("rename", &beside))?;
     remove_file(&packed)?;
     sync_dir(dir).map_err(io_error("sync", dir))?;
-    tracing::info!(file = %path.display(), "unpacked the last segment, which is written on");
+    tracing::info!(file = %path.display(), "decompressed the last segment, because new records are appended to it");
     Ok(())
 }
 
@@ -379,8 +380,8 @@ fn cut(path: &Path, aside: &Path, torn: &Torn, shown_n: u64) -> Result<(), Store
             reason = torn.message,
             kept = %kept.display(),
             shown = shown_n,
-            "cut off a damaged line at the end of the journal: it was written whole, so what it said may have been \
-             acknowledged and is lost; a backup made since may have it"
+            "cut off a damaged line at the end of the journal: it was complete, so its content may have been \
+             acknowledged and is lost; a backup made since then may have it"
         );
         return Ok(());
     }
@@ -390,7 +391,8 @@ fn cut(path: &Path, aside: &Path, torn: &Torn, shown_n: u64) -> Result<(), Store
         reason = torn.message,
         kept = %kept.display(),
         shown = shown_n,
-        "cut off the torn end of the journal, as a write that was cut short leaves it; neither views nor index show any of it"
+        "cut off an incomplete line at the end of the journal, as an interrupted write leaves it; views and index \
+         have nothing of it"
     );
     Ok(())
 }

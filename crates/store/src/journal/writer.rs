@@ -215,10 +215,14 @@ impl Writer {
                 let records = tail.n + 1 - first_n;
                 match &error {
                     StoreError::Fenced => {
-                        tracing::warn!(records, "this node no longer leads; what waited is refused")
+                        tracing::warn!(
+                            records,
+                            "this node is no longer the leader; waiting records are refused"
+                        )
                     }
                     _ => {
-                        tracing::error!(%error, records, "the journal could not be written; what waited is refused")
+                        tracing::error!(%error, records,
+                            "the journal could not be written; waiting records are refused")
                     }
                 }
                 *self.trouble.lock() = Some(error.clone());
@@ -269,7 +273,7 @@ impl Writer {
             // Done again by `reopen` should it fail; the handle is not used any more (after a failed sync
             // the system may have forgotten what it had to write).
             if let Err(error) = file.cut(tail.len) {
-                tracing::warn!(file = %path.display(), %error, "could not cut off a failed write yet");
+                tracing::warn!(file = %path.display(), %error, "a failed write could not be cut off yet");
             }
             return Err(fail(error));
         }

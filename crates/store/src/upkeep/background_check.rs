@@ -45,7 +45,8 @@ pub async fn keep_checked(store: Store, clock: std::sync::Arc<dyn Clock>) {
     if (store.inner.views_are_new || !store.stopped_cleanly())
         && let Err(error) = store.restore_beforehand(0, PAUSES, || store.inner.goes_on()).await
     {
-        tracing::warn!(%error, "some channels were not restored beforehand; the first list of them, or turn in them, takes longer");
+        tracing::warn!(%error,
+            "some channels could not be restored in advance; their first list or turn takes longer");
     }
     let mut wait = first_wait(store.checked_at(), store.stopped_cleanly(), clock.now());
     loop {
@@ -55,7 +56,7 @@ pub async fn keep_checked(store: Store, clock: std::sync::Arc<dyn Clock>) {
             Ok(_) => AGAIN_AFTER,
             Err(StoreError::Closed) => return,
             Err(error) => {
-                tracing::warn!(%error, "the check of the store in the background was broken off; it begins again later");
+                tracing::warn!(%error, "the background check of the store was interrupted; it starts again later");
                 AGAIN_AFTER
             }
         };
@@ -93,14 +94,10 @@ impl Store {
         self.check_index_slowly(&mut found).await?;
         let seconds = began.elapsed().as_secs_f64();
         if found.n > 0 {
-            tracing::error!(
-                problems = found.n,
-                seconds,
-                "the store was checked in the background, and is damaged"
-            );
+            tracing::error!(problems = found.n, seconds, "the background check of the store found damage");
             return Ok(found.told);
         }
-        tracing::info!(seconds, "the store was checked in the background; nothing is wrong");
+        tracing::info!(seconds, "the background check of the store found no problems");
         let path = Layout::of(&self.inner.options.dir).checked;
         self.step(move |_| Mark { checked_at: Some(now), ..Mark::read(&path) }.keep(&path)).await?;
         Ok(found.told)
@@ -222,7 +219,7 @@ impl Found {
     fn tell(&mut self, problem: String) {
         self.n += 1;
         if self.told.len() < DAMAGE_MAX {
-            tracing::error!(problem, "the check in the background found damage");
+            tracing::error!(problem, "the background check found a problem");
             self.told.push(problem);
         }
     }

@@ -37,7 +37,7 @@ impl ReadOnlyState {
         let read_only = Self::make(state)?;
         tracing::warn!(
             state = %state.display(), made_in = %read_only.dir.display(),
-            "the state is on a read-only file system: views and index are made again for this command"
+            "the state is on a read-only file system; views and index are rebuilt for this command"
         );
         Ok((StoreOptions { dir: read_only.dir.clone(), ..options }, Some(read_only)))
     }
@@ -69,7 +69,7 @@ impl ReadOnlyState {
 impl Drop for ReadOnlyState {
     fn drop(&mut self) {
         if let Err(error) = remove_dir(&self.dir) {
-            tracing::warn!(%error, "the folder through which a read-only state was read is still there");
+            tracing::warn!(%error, "the temporary folder for a read-only state could not be removed");
         }
     }
 }

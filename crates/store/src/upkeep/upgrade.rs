@@ -33,7 +33,7 @@ pub(crate) fn upgrade(dir: &Path) -> Result<(), StoreError> {
             from = at,
             to = at + 1,
             kept = %kept.display(),
-            "the state has a new format; the journal as it was is kept until somebody removes it"
+            "the state was converted to a new format; the old journal is kept until you remove it"
         );
         at += 1;
     }

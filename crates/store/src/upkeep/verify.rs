@@ -147,7 +147,7 @@ impl Store {
             .await?;
         }
         for line in &done {
-            tracing::warn!(what = line, "went on without an artifact");
+            tracing::warn!(what = line, "continued without an artifact");
         }
         Ok(done)
     }
@@ -362,7 +362,7 @@ async fn keep_outcome(dir: PathBuf, problems: Vec<String>, end: Option<Checkpoin
     };
     // Without it the next check begins at the beginning, or the next start says nothing before its own check.
     if let Err(error) = blocking(CHECKING, keep).await {
-        tracing::warn!(%error, "cannot keep what a check has found");
+        tracing::warn!(%error, "cannot save the result of a check");
     }
 }
 
@@ -579,7 +579,7 @@ fn verify_blocking(
         return Ok((report, None));
     }
     for line in &done {
-        tracing::warn!(what = line, "set damaged journal lines aside");
+        tracing::warn!(what = line, "moved damaged journal lines to quarantine");
     }
     report.problems = done;
     Ok((report, Some((OpenedStore::open(options)?, known))))

@@ -15,7 +15,10 @@ const CACHE_BYTES: u64 = 8 * 1024 * 1024;
 pub(crate) fn view_state(layout: &Layout) -> Result<ViewState, StoreError> {
     let (state, check) = check_closed(layout)?;
     for problem in check.problems {
-        tracing::warn!(problem, "the views are not sound; what they show of the journal may not be told");
+        tracing::warn!(
+            problem,
+            "the views are damaged; they may not show which records of the journal they have"
+        );
     }
     Ok(state)
 }

@@ -120,7 +120,8 @@ impl Applier {
             Err(_) => view_error("it panicked while it was written"),
         };
         if !self.is_broken {
-            tracing::error!(%error, applied = self.meta.n, "the views have failed; opening them again, the journal goes on");
+            tracing::error!(%error, applied = self.meta.n,
+                "the views failed; reopening them; the journal is not affected");
         }
         self.is_broken = true;
         // Told first: sled may not come back from being closed.
@@ -138,7 +139,7 @@ impl Applier {
             Ok(Err(error)) => error,
             Err(_) => view_error("it panicked while it was copied"),
         };
-        tracing::warn!(%error, "the views' files are larger than they need be, and could not be copied; it is tried again later");
+        tracing::warn!(%error, "the views' files are larger than needed and could not be copied; trying again later");
         if let Ok(db) = self.views.db() {
             db.give_up_copy();
             self.views.release(db);
@@ -190,7 +191,7 @@ impl Applier {
             self.views.release(old);
         }
         metrics::counter!("cairn_views_copied_total").increment(1);
-        tracing::info!(before, bytes, "the views have new files; the old ones go");
+        tracing::info!(before, bytes, "the views have new files; the old ones are removed");
         Ok(())
     }
 

@@ -472,7 +472,7 @@ impl Reads<'_> {
         let snapshot = match self.snapshot(channel) {
             Ok(snapshot) => snapshot,
             Err(error) => {
-                tracing::warn!(%channel, %error, "the kept snapshot is of no use; restoring from the first event");
+                tracing::warn!(%channel, %error, "the saved snapshot cannot be used; restoring from the first event");
                 None
             }
         };
@@ -481,7 +481,8 @@ impl Reads<'_> {
             match self.replay(snapshot, quarantined) {
                 Ok(restored) => return Ok(Some(restored)),
                 Err(error) => {
-                    tracing::warn!(%channel, %error, "events do not fit the kept snapshot; restoring from the first");
+                    tracing::warn!(%channel, %error,
+                        "events do not fit the saved snapshot; restoring from the first event");
                 }
             }
         }
@@ -549,7 +550,8 @@ impl Reads<'_> {
         }
         if let Err(error) = conversation.apply(record) {
             let (channel, n) = (&conversation.channel, record.n);
-            tracing::warn!(%channel, n, %error, "passed over an event that does not fit since journal lines were quarantined");
+            tracing::warn!(%channel, n, %error,
+                "skipped an event that no longer fits because journal lines were quarantined");
         }
         Ok(())
     }
@@ -563,7 +565,7 @@ impl Reads<'_> {
     ) -> Result<Vec<Conversation>, StoreError> {
         let (Some(first), Some(last)) = (at.first(), at.last()) else { return Ok(Vec::new()) };
         let snapshot = self.snapshot(channel).unwrap_or_else(|error| {
-            tracing::warn!(%channel, %error, "the kept snapshot is of no use; reading on from the first event");
+            tracing::warn!(%channel, %error, "the saved snapshot cannot be used; reading from the first event");
             None
         });
         // There is one alone, mostly of a while ago: it serves for what was said since.

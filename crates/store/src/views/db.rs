@@ -127,9 +127,7 @@ impl Drop for Db {
         let rows = mem::replace(&mut self.rows, Rows::Memory(Arc::default()));
         let copy = self.copy.get_mut().take();
         if catch_unwind(AssertUnwindSafe(|| drop((rows, copy)))).is_err() {
-            tracing::warn!(
-                "the views were not closed cleanly; the next start applies what they lack of the journal"
-            );
+            tracing::warn!("the views were not closed cleanly; the next start applies the missing records");
         }
     }
 }
@@ -419,7 +417,7 @@ impl Db {
         if let Some(beside) = copy.as_ref()
             && let Err(error) = self.calls.within(|| beside.to.apply_batch(of_copy))
         {
-            tracing::warn!(%error, "a copy of the views cannot be written and is given up");
+            tracing::warn!(%error, "a copy of the views cannot be written and was abandoned");
             let given_up = copy.take();
             self.calls.within(|| drop(given_up));
         }
@@ -638,7 +636,7 @@ fn remove_half_made_snapshots(dir: &Path) -> Result<(), StoreError> {
         let name = name.to_string_lossy();
         if name.starts_with("snap.") && name.ends_with(".generating") {
             fs::remove_file(entry.path()).map_err(io_error("remove", &entry.path()))?;
-            tracing::warn!(file = %entry.path().display(), "removed a half-made sled snapshot");
+            tracing::warn!(file = %entry.path().display(), "removed an incomplete sled snapshot");
         }
     }
     Ok(())

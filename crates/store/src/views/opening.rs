@@ -111,7 +111,7 @@ pub(super) fn open(
     refuse_lost_end(journal, &state)?;
     let kept = if is_damaged { Some(move_aside(dir)?) } else { None };
     let kept = kept.map(|to| to.display().to_string());
-    tracing::warn!(why, kept, "the views are made again from the journal");
+    tracing::warn!(why, kept, "rebuilding the views from the journal");
     remove_dir(dir)?;
     make_dir(dir)?;
     Ok((guarded(|| Db::open(dir, cache_bytes, calls))?, Meta::default()))

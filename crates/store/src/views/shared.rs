@@ -109,7 +109,7 @@ impl Views {
             Ok((db, meta)) => (Some(Arc::new(db)), meta, None, calls),
             // Whatever does not come back now is not what the process should be ended for: the next one would fare the same.
             Err(error @ StoreError::View { .. }) => {
-                tracing::error!(%error, "the views cannot be opened; trying again, the journal goes on");
+                tracing::error!(%error, "the views cannot be opened; trying again; the journal is not affected");
                 (None, Meta::default(), Some(error), Arc::default())
             }
             Err(error) => return Err(error),

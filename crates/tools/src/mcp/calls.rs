@@ -217,7 +217,7 @@ impl Drop for CancelOnDrop {
             };
             if !was_told {
                 let server = &connection.server;
-                tracing::warn!(server, "a server could not be told that a call is cancelled");
+                tracing::warn!(server, "a tool server could not be told that a call was cancelled");
             }
         });
     }

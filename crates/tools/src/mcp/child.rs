@@ -120,7 +120,11 @@ impl Process {
     pub(super) async fn end(mut self) {
         for signal in [None, Some(Signal::TERM), Some(Signal::KILL)] {
             if let Some(signal) = signal {
-                tracing::info!(server = self.server, ?signal, "a server does not end; it is sent a signal");
+                tracing::info!(
+                    server = self.server,
+                    ?signal,
+                    "a tool server does not exit; sending it a signal"
+                );
                 self.signal(signal);
             }
             if tokio::time::timeout(END_WAIT, self.child.wait()).await.is_ok() {
@@ -136,7 +140,7 @@ impl Process {
         match kill_process_group(group, signal) {
             Ok(()) | Err(rustix::io::Errno::SRCH) => {}
             Err(error) => {
-                tracing::warn!(server = self.server, ?signal, %error, "a server cannot be sent a signal");
+                tracing::warn!(server = self.server, ?signal, %error, "cannot send a signal to a tool server");
             }
         }
     }

@@ -207,7 +207,7 @@ impl Server {
                 return broken(reason);
             }
             let server = self.id();
-            tracing::info!(server, tool, "the connection to a server was lost; the call is made again");
+            tracing::info!(server, tool, "the connection to a tool server was lost; the call is repeated");
             was_lost = true;
         }
     }
@@ -366,7 +366,7 @@ impl Server {
             state.failures = 0;
         }
         if cause.quiet {
-            tracing::info!(server = self.id(), reason = cause.reason, "a server is ended");
+            tracing::info!(server = self.id(), reason = cause.reason, "a tool server was stopped");
             state.phase = Phase::Idle;
             return;
         }
@@ -386,7 +386,7 @@ impl Server {
             reason = cause.kind,
             failures,
             pause_ms = pause.as_millis() as u64,
-            "a server failed; `cairn mcp show` says how"
+            "a tool server failed; `cairn mcp show` shows the error"
         );
         let labels = [("server", self.id().to_owned()), ("reason", cause.kind.to_owned())];
         metrics::counter!("cairn_mcp_failures_total", &labels).increment(1);
@@ -423,7 +423,7 @@ impl State {
                 server,
                 ?tools,
                 changes,
-                "a server is other than approved: what changed is blocked"
+                "a tool server differs from the approved version; the changes are blocked"
             );
             metrics::counter!("cairn_mcp_blocked_total", "server" => server.to_owned()).increment(1);
         }

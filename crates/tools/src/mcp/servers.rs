@@ -143,7 +143,7 @@ impl Servers {
         self.0.servers.read().iter().for_each(|server| server.stop());
         self.0.tasks.close();
         if tokio::time::timeout(CLOSE_TIMEOUT, self.0.tasks.wait()).await.is_err() {
-            tracing::warn!(tasks = self.0.tasks.len(), "the end of the servers takes too long");
+            tracing::warn!(tasks = self.0.tasks.len(), "stopping the tool servers takes too long");
         }
     }
 
@@ -159,7 +159,12 @@ impl Servers {
                 let Some(def) = pin.def(server.id()) else { continue };
                 let name = def.name.clone();
                 if tools.contains_key(&name) {
-                    tracing::warn!(server = server.id(), tool = pin.name, name, "a tool's name is taken");
+                    tracing::warn!(
+                        server = server.id(),
+                        tool = pin.name,
+                        name,
+                        "a tool is left out: another one has the same name"
+                    );
                     continue;
                 }
                 let (effect, destructive) = (pin.effect(), pin.destructive == Some(true));

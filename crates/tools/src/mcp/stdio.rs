@@ -85,7 +85,7 @@ impl Lines {
         self.noise += 1;
         if self.noise == 1 {
             let server = &self.server;
-            tracing::warn!(server, "a server writes lines that are no messages; they are skipped");
+            tracing::warn!(server, "a tool server writes lines that are not messages; they are skipped");
         }
         if self.noise > NOISE_MAX {
             let reason = format!("it wrote {NOISE_MAX} lines in a row that are no messages");

@@ -54,7 +54,7 @@ pub(super) async fn run(server: Arc<Server>, started: watch::Sender<Started>) {
                 server = server.id(),
                 pid = connection.pid,
                 tools = listing.pin.tools.len(),
-                "a server runs"
+                "a tool server started"
             );
             let begun = Instant::now();
             server.opened(connection.clone(), listing);
@@ -67,8 +67,8 @@ pub(super) async fn run(server: Arc<Server>, started: watch::Sender<Started>) {
             state.release();
             match service.close_with_timeout(CLOSE_TIMEOUT).await {
                 Ok(Some(_reason)) => {}
-                Ok(None) => tracing::warn!("the end of a server's connection takes too long"),
-                Err(_panic) => tracing::error!("the task of a server's connection broke off"),
+                Ok(None) => tracing::warn!("closing a tool server's connection takes too long"),
+                Err(_panic) => tracing::error!("a tool server's connection task panicked"),
             }
             metrics::gauge!("cairn_mcp_running").decrement(1.0);
         }

@@ -120,7 +120,7 @@ async fn whoever_was_no_member_when_they_spoke_is_not_heard_after_a_restart() {
     assert!(rig.requests().iter().all(|request| !request.contains("shut out")), "{:?}", rig.requests());
     let shown = rig.cairn_with(&["status"]).await.stdout;
     assert!(shown.contains("caught up 2") && shown.contains(": 1 message; 2 chats read, "), "{shown}");
-    assert!(rig.log().contains("caught up with what was missed"), "{}", rig.log());
+    assert!(rig.log().contains("caught up with missed messages"), "{}", rig.log());
     rig.assert_clean();
 }
 

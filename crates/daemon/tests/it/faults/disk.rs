@@ -106,7 +106,7 @@ async fn a_stop_ends_within_its_time_while_the_journal_does_not_answer_and_healt
     assert!(told.contains("journal") && told.contains("has not answered"), "{told}");
     assert!(!open.is_finished(), "what is not written is not acknowledged");
     let log = async {
-        while !home.log().contains("watchdog is not fed") {
+        while !home.log().contains("watchdog is not notified") {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };

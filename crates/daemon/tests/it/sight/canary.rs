@@ -130,14 +130,13 @@ async fn no_line_at_info_has_words_of_people_models_tools_or_networks_nor_a_secr
         "(HTTP 400)",
         "HTTP 401",
         "panicked: a bug",
-        "a server failed",
+        "a tool server failed",
         "refused",
     ] {
         assert!(output.contains(said), "the log does not say {said:?}:\n{output}");
     }
     let lines: Vec<Value> = output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let unknown =
-        lines.iter().find(|line| line["message"] == "a call of a tool ended" && line["tool"] == "other");
+    let unknown = lines.iter().find(|line| line["message"] == "tool call ended" && line["tool"] == "other");
     assert!(unknown.is_some(), "a tool that there is not goes by another name");
 }
 

@@ -133,7 +133,7 @@ async fn each_bot_hears_and_answers_its_own_people() {
     club.other_telegram.wait_confirmed().await;
     assert_eq!(club.other_telegram.sent(id).len(), 3, "banned by one bot, and heard by the other");
     let log = club.home.log();
-    let tells = |line: &&str| line.contains("connected to telegram") && line.contains("telegram-club");
+    let tells = |line: &&str| line.contains("connected to Telegram") && line.contains("telegram-club");
     assert_eq!(log.lines().filter(tells).count(), 1, "the log tells which bot: {log}");
     let (_, metrics) = daemon.client().raw("GET", "/metrics", "text/plain", Vec::new()).await.unwrap();
     let metrics = String::from_utf8(metrics.to_vec()).unwrap();
@@ -166,7 +166,7 @@ async fn a_bot_whose_token_is_wrong_stops_no_other() {
     club.discord.wait_sent(ROOM, 1).await;
     let log = club.home.log();
     let about =
-        |platform: &str| log.lines().any(|line| line.contains("cannot work") && line.contains(platform));
+        |platform: &str| log.lines().any(|line| line.contains("cannot run") && line.contains(platform));
     assert!(about("telegram-club") && about("discord-work"), "{log}");
     let found = club.home.cairn(&["doctor", "--json"]).ended(1).json();
     let state = |platform: &str| {

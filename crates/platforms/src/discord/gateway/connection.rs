@@ -231,10 +231,10 @@ impl<L: Listener> Connection<'_, L> {
                 let bot = Bot { user: ready.user.clone(), application: ready.application.clone() };
                 self.of.gateway.sessions.began(self.of.shard, &session, bot);
                 *self.session = Some(session);
-                self.up(progress, "connected to discord");
+                self.up(progress, "connected to Discord");
                 self.of.listener.ready(self.of.shard, &ready);
             }
-            "RESUMED" => self.up(progress, "the session with discord goes on"),
+            "RESUMED" => self.up(progress, "the session with Discord was resumed"),
             kind => self.of.listener.heard(kind, data),
         }
         Ok(())
@@ -288,7 +288,7 @@ pub(crate) fn unreadable(platform: &str, kind: &str) {
     let kind: String =
         kind.chars().filter(|c| c.is_ascii_alphanumeric() || "_ ".contains(*c)).take(48).collect();
     metrics::counter!("cairn_discord_unreadable_total").increment(1);
-    tracing::warn!(platform, kind, "discord sent something that cannot be read; passed over");
+    tracing::warn!(platform, kind, "Discord sent an event that cannot be read; it is skipped");
 }
 
 #[cfg(test)]

@@ -88,7 +88,7 @@ impl Sessions {
     pub(in crate::discord) fn take_up(&self, places: &Places, now: Timestamp) {
         let read = self.path.as_deref().map_or(Ok(None), |path| self.read(path, now));
         let file = read.unwrap_or_else(|error| {
-            tracing::warn!(platform = self.platform, %error, "kept sessions cannot be read; new ones begin");
+            tracing::warn!(platform = self.platform, %error, "saved sessions cannot be read; new ones start");
             None
         });
         *self.state.lock() = match file {
@@ -129,10 +129,11 @@ impl Sessions {
         let file = File { bot_hash: self.bot_hash.clone(), at: now, last_record, sessions, places };
         match write(path, &file) {
             Ok(()) => {
-                tracing::info!(platform = self.platform, n_sessions, "sessions are kept for the next start")
+                tracing::info!(platform = self.platform, n_sessions, "sessions were saved for the next start")
             }
             Err(error) => {
-                tracing::warn!(platform = self.platform, %error, "sessions cannot be kept; new ones begin at the next start");
+                tracing::warn!(platform = self.platform, %error,
+                    "sessions cannot be saved; the next start begins new ones");
             }
         }
     }

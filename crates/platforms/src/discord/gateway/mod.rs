@@ -129,7 +129,7 @@ impl Gateway {
                     tracing::warn!(
                         platform = gateway.link.platform(),
                         n_shards,
-                        "discord does not take this number of shards; asking how many it wants"
+                        "Discord refuses this number of shards; asking for the recommended number"
                     );
                     gateway.link.set(LinkState::Reconnecting, Some(&passing("the number of shards changes")));
                     refused.insert(n_shards);
@@ -151,7 +151,7 @@ impl Gateway {
             recommended = allowance.shards,
             max_concurrency = allowance.max_concurrency,
             sessions_left = allowance.remaining,
-            "connecting to discord"
+            "connecting to Discord"
         );
         let starts = Arc::new(Starts::new(allowance, n_shards));
         let board = Arc::new(Board::new(self.link.clone(), n_shards));
@@ -186,7 +186,7 @@ impl Gateway {
             tracing::warn!(
                 platform = self.link.platform(),
                 reason,
-                "cannot tell where discord's gateway is; asking again"
+                "cannot get the address of Discord's gateway; trying again"
             );
             tokio::time::sleep(after).await;
         }
@@ -224,7 +224,7 @@ impl Gateway {
                 platform = self.link.platform(),
                 sessions_left = left.remaining,
                 reset_secs = left.reset_after.as_secs(),
-                "few sessions may still begin today"
+                "few session starts are left today"
             );
         }
     }

@@ -129,7 +129,7 @@ impl<L: Listener> ShardRun<L> {
             shard = self.shard.id,
             reason,
             pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
-            "not connected to discord; trying again"
+            "not connected to Discord; trying again"
         );
         tokio::time::sleep(pause).await;
     }

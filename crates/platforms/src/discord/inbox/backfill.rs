@@ -209,9 +209,9 @@ impl InboundHandler {
             platform = self.link.platform(),
             channel = channel.get(),
             why,
-            "what was missed cannot be read"
+            "missed messages cannot be read"
         );
-        self.link.trouble(&history_of(channel), &format!("what was missed cannot be read: {why}"));
+        self.link.trouble(&history_of(channel), &format!("missed messages cannot be read: {why}"));
     }
 
     /// The history of a channel after an id, within the limits of `catch_up`.
@@ -241,7 +241,7 @@ impl InboundHandler {
                 channel = channel.get(),
                 too_old,
                 too_many = too_many > 0,
-                "some of what was missed is outside the limits of catch_up and was left out"
+                "some missed messages are over the catch_up limits and were left out"
             );
         }
         Ok(History { from, messages: read.split_off(too_many), ids })

@@ -51,7 +51,8 @@ impl InboundHandler {
             }
             Err(error) => {
                 self.link.trouble(PLACE, &format!("could not be registered: {error}"));
-                tracing::warn!(platform = self.link.platform(), %error, "the commands could not be registered; they are registered again with the next session");
+                tracing::warn!(platform = self.link.platform(), %error,
+                    "the commands could not be registered; the next session tries again");
             }
         }
     }

@@ -170,7 +170,7 @@ impl InboundHandler {
                 tracing::warn!(
                     platform = self.link.platform(),
                     error = error.in_brief(),
-                    "a command's answer could not be given"
+                    "a command's answer could not be sent"
                 )
             }
         }
@@ -263,7 +263,7 @@ impl InboundHandler {
                 tracing::warn!(
                     platform = self.link.platform(),
                     error = error.in_brief(),
-                    "the buttons of a question could not be taken away"
+                    "the buttons of an approval request could not be removed"
                 );
             }
         }

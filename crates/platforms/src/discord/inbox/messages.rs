@@ -160,7 +160,7 @@ impl InboundHandler {
                     tracing::warn!(
                         platform = self.link.platform(),
                         channel = channel.get(),
-                        "the bot is asked where it may not write; nothing is answered there"
+                        "the bot was addressed where it may not write; it does not answer there"
                     );
                 }
                 false
@@ -193,7 +193,7 @@ impl InboundHandler {
                         platform = self.link.platform(),
                         channel = channel.get(),
                         %error,
-                        "cannot tell where a channel is; its messages wait"
+                        "cannot look up a channel; its messages wait"
                     );
                     tokio::time::sleep(error.after().unwrap_or_else(|| pauses.next_pause())).await;
                 }
@@ -211,7 +211,7 @@ impl InboundHandler {
                 platform = self.link.platform(),
                 channel = channel.get(),
                 why,
-                "a channel cannot be looked up; nothing of it is served until the bot may see it"
+                "the bot may not see a channel; the channel is not served until it may"
             );
         }
     }

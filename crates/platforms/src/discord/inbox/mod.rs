@@ -91,7 +91,7 @@ fn enqueue(
             tracing::warn!(
                 platform,
                 channel = channel.get(),
-                "more is said than can be taken in; the channel is read again in a moment"
+                "too many messages arrive at once; the channel is read again in a moment"
             );
             return true;
         }
@@ -109,7 +109,7 @@ fn enqueue(
             tracing::warn!(
                 platform,
                 channel = channel.get(),
-                "a change of an older message was dropped: more happens than can be taken in"
+                "an edit of an older message was dropped: too many events arrive at once"
             );
         }
         (item, _) => {
@@ -186,7 +186,7 @@ impl InboundHandler {
             tracing::info!(
                 platform = self.link.platform(),
                 channel = channel.get(),
-                "a channel is gone; it is forgotten"
+                "a channel no longer exists; it is forgotten"
             );
         }
         self.private_chats.lock().remove(&channel);
@@ -212,7 +212,7 @@ impl InboundHandler {
             n_unread = done.unread,
             n_messages = done.messages,
             n_deleted = done.deleted,
-            "caught up with what was missed"
+            "caught up with missed messages"
         );
         self.link.caught_up(done);
     }

@@ -84,8 +84,8 @@ impl Reads {
         if pace.next <= now {
             pace.next = now + pace.pauses.next();
         }
-        if link.trouble(READING, &format!("what was missed cannot be read yet: {error}")) {
-            tracing::warn!(platform = link.platform(), %error, "what was missed cannot be read yet; trying again");
+        if link.trouble(READING, &format!("missed messages cannot be read yet: {error}")) {
+            tracing::warn!(platform = link.platform(), %error, "missed messages cannot be read yet; trying again");
         }
     }
 
@@ -94,7 +94,7 @@ impl Reads {
         pace.pauses.reset();
         pace.next = Instant::now();
         if link.clear(READING) {
-            tracing::info!(platform = link.platform(), "what was missed can be read again");
+            tracing::info!(platform = link.platform(), "missed messages can be read again");
         }
     }
 }
@@ -125,7 +125,7 @@ mod tests {
         };
         let (done, (in_vain, troubles)) = tokio::join!(all, looking);
         assert!(done.iter().all(Result::is_ok) && in_vain <= 10 * READS_MAX, "{in_vain}");
-        assert_eq!(troubles, ["reading: what was missed cannot be read yet: status 500"]);
+        assert_eq!(troubles, ["reading: missed messages cannot be read yet: status 500"]);
         assert_eq!(link.status().troubles, Vec::<String>::new());
         assert!(began.elapsed() < Duration::from_secs(45) + LONGEST_PAUSE, "{:?}", began.elapsed());
         let refused = RestError::unknown_channel();

@@ -239,8 +239,8 @@ impl Rest {
             if self.limits.refused(key, Instant::now()) {
                 tracing::error!(
                     platform = self.platform,
-                    "{REFUSED_MAX} requests were refused within ten minutes; those that were refused wait now, because \
-                     Discord shuts out whoever makes 10,000"
+                    "Discord refused {REFUSED_MAX} requests within ten minutes; refused requests now wait, because \
+                     Discord blocks an address after 10,000"
                 );
             }
         }

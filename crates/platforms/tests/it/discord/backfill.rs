@@ -387,7 +387,7 @@ async fn while_channels_cannot_be_read_the_status_says_so() {
     discord.fail(Route::Fetch, Fault::Status(500));
     let running = Running::start(settings(&discord), &runtime);
     let is_told = |status: &PlatformStatus| {
-        status.troubles.iter().any(|trouble| trouble.starts_with("reading: what was missed cannot be read"))
+        status.troubles.iter().any(|trouble| trouble.starts_with("reading: missed messages cannot be read"))
     };
     running.wait_status(is_told).await;
     discord.fail(Route::Fetch, None);

@@ -114,7 +114,7 @@ fn tell(outcome: &Result<BackupReport, BackupError>) {
         Ok(report) => {
             tracing::info!(
                 dir = %report.dir.display(), records = report.records, files = report.files,
-                bytes = report.bytes, "made a backup"
+                bytes = report.bytes, "a backup was made"
             );
             "done"
         }
@@ -123,7 +123,7 @@ fn tell(outcome: &Result<BackupReport, BackupError>) {
             "stopped"
         }
         Err(error) => {
-            tracing::error!(%error, "a backup was not made");
+            tracing::error!(%error, "a backup failed");
             "failed"
         }
     };

@@ -156,7 +156,7 @@ fn stage(from: &Path, manifest: &Manifest, state: &Path, aside: &str) -> Result<
     if filled.is_err()
         && let Err(error) = remove_dir(&stage)
     {
-        tracing::warn!(%error, "what there is of a restore that was given up is still there");
+        tracing::warn!(%error, "the files of an abandoned restore could not be removed");
     }
     filled
 }
@@ -243,7 +243,7 @@ fn carry(state: &Path, rename: Move<'_>) -> Result<Option<PathBuf>, StoreError> 
     end().map_err(io_error("remove", &ready))?;
     let aside = aside.exists().then_some(aside);
     let kept = aside.as_ref().map(|aside| aside.display().to_string());
-    tracing::warn!(kept, "a backup was put in the place of the state; views and index are rebuilt");
+    tracing::warn!(kept, "a backup replaced the state; views and index are rebuilt");
     Ok(aside)
 }
 

@@ -101,7 +101,7 @@ impl Target {
     /// Removes what is there of a backup that is given up.
     pub(super) fn give_up(&self) {
         if let Err(error) = remove_dir(&self.partial) {
-            tracing::warn!(%error, "what there is of a backup that was given up is still there");
+            tracing::warn!(%error, "the files of an abandoned backup could not be removed");
         }
     }
 }
@@ -144,8 +144,8 @@ fn clear_others(parent: &Path, own: &Path) {
         }
         let Some(_held) = lock(&path) else { continue };
         match clear(&path) {
-            Ok(()) => tracing::info!(dir = %path.display(), "removed a backup that was broken off"),
-            Err(error) => tracing::warn!(%error, "a backup that was broken off is still there"),
+            Ok(()) => tracing::info!(dir = %path.display(), "removed an interrupted backup"),
+            Err(error) => tracing::warn!(%error, "an interrupted backup could not be removed"),
         }
     }
 }

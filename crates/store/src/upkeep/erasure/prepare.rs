@@ -81,7 +81,7 @@ impl Store {
             }
         }
         tracing::warn!(
-            "the person who is to be erased goes on writing where they did not before; it is done at a start"
+            "the person to be erased keeps writing in new places; the erasure runs at the next start"
         );
         Ok(())
     }
@@ -157,7 +157,7 @@ fn begin(inner: &Inner, tail: &Tail) -> Result<Option<Prepared>, StoreError> {
     artifacts::clear_staged(&dir)?;
     if !has_room(&dir)? {
         tracing::warn!(
-            "there is no room for a second state; the erasure is done at a start, which takes longer"
+            "there is no room for a second copy of the state; the erasure runs at the next start, which takes longer"
         );
         return Ok(None);
     }

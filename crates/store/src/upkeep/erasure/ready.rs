@@ -45,7 +45,7 @@ impl PendingErasure {
     pub(crate) fn finish(&self, tail: &Tail) {
         let Some(prepared) = self.ready.lock().take() else { return };
         if let Err(error) = prepared.finish(tail, &mut |_| Ok(())) {
-            tracing::error!(%error, "an erasure could not be ended; the next start does");
+            tracing::error!(%error, "an erasure could not be completed; the next start completes it");
         }
     }
 }
@@ -142,7 +142,7 @@ impl Prepared {
     pub(super) fn finish(mut self, tail: &Tail, step: Step<'_>) -> Result<(), StoreError> {
         if !self.copy_on(tail, &|_| Ok(()))? {
             tracing::warn!(
-                "what the person wrote last changes what is erased; all of it is done at the next start"
+                "the person's last messages change what is erased; the whole erasure runs at the next start"
             );
             return swap::clear(&self.dir);
         }

@@ -55,7 +55,7 @@ pub(crate) fn resume_or_wait(dir: &Path, progress: &Progress) -> Result<(), Stor
 /// Tells of an erasure that keeps nobody from starting though it failed.
 pub(crate) fn tell_failed(error: &StoreError) {
     metrics::counter!("cairn_erasures_failed_total").increment(1);
-    tracing::error!(%error, "a person could not be erased; they are still there, and it is tried again at the next start");
+    tracing::error!(%error, "a person could not be erased; their data is still there; the next start tries again");
 }
 
 /// Goes on with an erasure, with nothing left beside the journal when it fails before it is decided.
@@ -67,7 +67,7 @@ pub(crate) fn resume_or_clear(dir: &Path, progress: &Progress) -> Result<(), Sto
     if outcome.is_err() && matches!(ErasureRequest::read(dir), Ok(Some(ErasureRequest::Asked { .. }))) {
         let cleared = rewrite::clear(&Layout::of(dir).journal).and_then(|()| artifacts::clear_staged(dir));
         cleared.unwrap_or_else(
-            |error| tracing::warn!(%error, "what was written beside the journal is still there"),
+            |error| tracing::warn!(%error, "temporary files beside the journal could not be removed"),
         );
     }
     outcome
@@ -82,13 +82,13 @@ pub(super) fn run(dir: &Path, progress: &Progress, step: Step<'_>) -> Result<(),
             room_for_another(dir, free(dir))?;
             tracing::info!("erasing a person: the journal is rewritten");
             if !stage(dir, &person, at, progress, step)? {
-                tracing::warn!("nobody knows the person who was to be erased; nothing is changed");
+                tracing::warn!("the person to be erased is unknown; nothing was changed");
                 return ErasureRequest::remove(dir);
             }
             false
         }
         Some(ErasureRequest::Staged { prepared }) => {
-            tracing::info!("an erasure was cut short; it is ended now");
+            tracing::info!("an erasure was interrupted; completing it now");
             prepared
         }
     };

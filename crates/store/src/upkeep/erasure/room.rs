@@ -25,7 +25,7 @@ pub(super) fn room_for_another(dir: &Path, free: u64) -> Result<(), StoreError> 
     if bytes <= free {
         return Ok(());
     }
-    tracing::warn!(needed = bytes, free, "there is no room for the journal to be rewritten");
+    tracing::warn!(needed = bytes, free, "there is no room to rewrite the journal");
     Err(StoreError::DiskFull { path: journal.display().to_string() })
 }
 
