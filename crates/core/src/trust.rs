@@ -66,7 +66,7 @@ pub struct TrustSettings {
     #[schemars(range(min = 10, max = 86_400))]
     pub approval_secs: u64,
     /// Calls that never need approval: "SERVER/TOOL", "SERVER/*", "TOOL" of any server, or "*". Tools marked as
-    /// destructive, and `memory_save`, must be named exactly. `cairn tools log` marks calls that this list permitted.
+    /// destructive, `memory_save` and `memory_forget` must be named exactly. `cairn tools log` marks calls that this list permitted.
     pub always_allow: BTreeSet<String>,
 }
 

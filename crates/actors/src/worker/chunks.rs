@@ -5,9 +5,9 @@ use std::sync::Arc;
 use cairn_core::agent::AgentSettings;
 use cairn_core::compaction::sections::{added_to, carried_on, join};
 use cairn_core::compaction::{
-    Beside, Brief, Rejection, RequestRoom, SummaryDraft, SummarySource, check, check_told, earlier_summary,
-    entry_tokens, fit_identifiers, identifiers_beside, masked, mend, merged_level, request_tokens, review,
-    split_memories, summary_tokens, text_limit, with_left_out,
+    Beside, Brief, Rejection, RequestRoom, SummaryDraft, SummaryFault, SummarySource, check, check_told,
+    earlier_summary, entry_tokens, fit_identifiers, identifiers_beside, masked, mend, merged_level,
+    request_tokens, review, split_memories, summary_tokens, text_limit, with_left_out,
 };
 use cairn_core::conversation::Conversation;
 use cairn_types::event::{Checkpoint, RunWork};
@@ -309,6 +309,15 @@ impl Job {
         AskError::model(format!("{model}: {rejection}"))
     }
 
+    fn note_mended(&self, candidate: &ModelCandidate, faults: &[SummaryFault]) {
+        let model = &candidate.model.info().id;
+        for fault in faults {
+            tracing::info!(channel = %self.handle.id, run = %self.run.id, model = %model, fault = fault.code(),
+                "a summary was repaired");
+            metrics::counter!("cairn_summaries_mended_total", "fault" => fault.code()).increment(1);
+        }
+    }
+
     /// Asks for a summary until it is usable, with one correction; after that it is repaired if possible.
     async fn ask(
         &self,
@@ -375,12 +384,7 @@ impl Job {
             if let Some(rejection) = rejection(&mended, most) {
                 return Err(self.refused(candidate, &rejection));
             }
-            let model = &candidate.model.info().id;
-            for fault in &faults {
-                tracing::info!(channel = %self.handle.id, run = %self.run.id, model = %model, fault = fault.code(),
-                    "a summary was repaired");
-                metrics::counter!("cairn_summaries_mended_total", "fault" => fault.code()).increment(1);
-            }
+            self.note_mended(candidate, &faults);
             talk.keep_listed(listed).await;
             return Ok((mended, talk.memories));
         }

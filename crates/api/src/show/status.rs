@@ -321,9 +321,9 @@ mod tests {
     fn the_shards_that_are_not_up_are_named() {
         let shards = |total, down: &[u32]| Shards { total, down: down.to_vec() }.described();
         assert_eq!(shards(4, &[]), "4 of 4 shards");
-        assert_eq!(shards(4, &[2]), "3 of 4 shards, not 2");
+        assert_eq!(shards(4, &[2]), "3 of 4 shards, down: 2");
         let most: Vec<u32> = (6..16).collect();
-        assert_eq!(shards(16, &most), "6 of 16 shards, not 6 7 8 9 10 11 12 13 and 2 more");
+        assert_eq!(shards(16, &most), "6 of 16 shards, down: 6 7 8 9 10 11 12 13 and 2 more");
     }
 
     #[test]

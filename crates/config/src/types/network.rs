@@ -174,7 +174,7 @@ impl JsonSchema for Bots {
 pub struct Network {
     /// For a further bot on the same network: write one table [[discord]] for each, and give all but one a name. The bot is
     /// then the platform discord-NAME: in ids of channels and people (discord-work/123), in status, log and metrics. Without
-    /// a name it is the platform discord. Up to 32 of a-z, 0-9, _ and -. A person is another one to each bot.
+    /// a name it is the platform discord. Up to 32 of a-z, 0-9, _ and -. People of different bots are different people.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"work", extend("x-bridges" = "matrix", "pattern" = "^[a-z0-9][a-z0-9_-]{0,31}$"))]
     pub name: Option<String>,
@@ -281,7 +281,7 @@ pub struct Network {
     pub document_kib: u64,
     /// Places with rules of their own, one table each; a place that is named is served. What a table names must all fit (a
     /// server, a chat, a thread; on Telegram a thread needs its chat). Where several fit, each key is taken from the most
-    /// specific one that has it. What they all leave out is as above. An empty list of members: nobody is heard there.
+    /// specific one that has it. What none of them sets is taken from the table above. An empty list of members: nobody is heard there.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<PlaceKeys>,
 }

@@ -261,10 +261,10 @@ fn refusals_trouble(n_refused: u64) -> Option<&'static str> {
     match n_refused {
         0..REFUSED_MAX => None,
         REFUSED_MAX..STOP_AT => Some(
-            "requests: too many were refused of late; those that were refused wait, for Discord shuts out whoever goes on",
+            "requests: too many were refused lately, so refused ones wait; Discord locks out clients that continue",
         ),
         STOP_AT.. => Some(
-            "requests: far too many were refused of late; every request waits, for Discord shuts out whoever goes on",
+            "requests: far too many were refused lately, so all of them wait; Discord locks out clients that continue",
         ),
     }
 }
@@ -379,8 +379,8 @@ mod tests {
     fn the_status_tells_which_requests_wait() {
         let told = |n| refusals_trouble(n).unwrap_or_default();
         assert_eq!(told(REFUSED_MAX - 1), "");
-        assert!(told(REFUSED_MAX).contains("those that were refused wait"));
-        assert!(told(STOP_AT - 1).contains("those that were refused wait"));
+        assert!(told(REFUSED_MAX).contains("refused ones wait"));
+        assert!(told(STOP_AT - 1).contains("refused ones wait"));
         assert!(told(STOP_AT).contains("every request waits"));
     }
 

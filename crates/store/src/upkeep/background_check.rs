@@ -152,7 +152,7 @@ impl Store {
             self.inner.views.wake(&self.inner.commands);
         }
         for problem in checked.problems {
-            found.tell(format!("{problem}; the views are made again from the journal"));
+            found.tell(format!("{problem}; the views are rebuilt from the journal"));
         }
         Ok(())
     }

@@ -137,7 +137,7 @@ impl Shards {
         let mut text = format!("{up} of {} shards", self.total);
         let down: Vec<String> = self.down.iter().take(SHOWN).map(u32::to_string).collect();
         if !down.is_empty() {
-            text += &format!(", not {}", down.join(" "));
+            text += &format!(", down: {}", down.join(" "));
         }
         let more = self.down.len().saturating_sub(SHOWN);
         if more > 0 {

@@ -206,7 +206,10 @@ impl InboundHandler {
     }
 
     fn cannot_see(&self, channel: ChannelId, why: &str) {
-        if self.link.trouble(&sight_of(channel), &format!("it cannot be told which rules hold: {why}")) {
+        if self
+            .link
+            .trouble(&sight_of(channel), &format!("which rules apply here cannot be found out: {why}"))
+        {
             tracing::info!(
                 platform = self.link.platform(),
                 channel = channel.get(),
