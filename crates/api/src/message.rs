@@ -62,8 +62,9 @@ pub struct ImportRequest {
 pub struct ImportedMessage {
     /// Unique in the channel. A message whose id the channel already has is skipped, with its answer.
     pub id: String,
-    /// When it was sent, RFC 3339.
-    pub at: String,
+    /// When it was sent, RFC 3339; now when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
     /// Its author, as `PLATFORM/USER`; absent: an answer by the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,

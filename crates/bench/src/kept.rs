@@ -91,8 +91,8 @@ async fn talk(
         model.push(Kind::Reply, Answer::text(turn.reply.as_deref().unwrap_or("I see.")));
     }
     let lines = dir.join("talk.jsonl");
-    std::fs::write(&lines, locomo::replay_lines(conversation))?;
-    json(cairn, &state, &["replay", &lines.to_string_lossy(), "--json"]).await?;
+    std::fs::write(&lines, locomo::talk_lines(conversation))?;
+    json(cairn, &state, &["import", "--answer", &lines.to_string_lossy(), "--json"]).await?;
     let context = json(cairn, &state, &["context", "main", "--json"]).await?;
     daemon.stop().await?;
     Ok(found(conversation, &context, n_left(&context)))

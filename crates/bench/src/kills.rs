@@ -14,7 +14,7 @@ use cairn_testkit::random::Random;
 #[derive(Debug, Clone)]
 pub struct Plan {
     pub cairn: PathBuf,
-    /// An empty folder for state, config and replay file.
+    /// An empty folder for state, config and the file with the messages.
     pub dir: PathBuf,
     pub n_kills: usize,
     pub n_messages: usize,
@@ -33,11 +33,11 @@ pub struct Findings {
     pub summaries: usize,
 }
 
-const REPLAYED: &str = "main/local/main";
+const ANSWERED: &str = "main/local/main";
 
 const CONFIG: &str = "[defaults]\ncontext_window = 4000\n";
 
-/// Replays a conversation in a daemon with a small window, kills it again and again, and checks after each kill.
+/// Has a conversation answered by a daemon with a small window, kills it again and again, and checks after each kill.
 pub async fn run(plan: &Plan) -> io::Result<Findings> {
     let harness = Harness::new(plan)?;
     let mut moments = Random::new(plan.seed);
@@ -45,7 +45,7 @@ pub async fn run(plan: &Plan) -> io::Result<Findings> {
     let mut acknowledged = BTreeMap::new();
     let mut n_rounds = 0;
     while findings.kills < plan.n_kills {
-        // Early kills come quickly after another, so that the replay is still at work for the later ones.
+        // Early kills come quickly after another, so that the import is still at work for the later ones.
         let most = (plan.n_messages * 3 / plan.n_kills.max(1)).max(30) as u64;
         let n_events = 1 + moments.below(most);
         // A turn that is cut short three times in a row is given up, as it should be: every other round gets on.
@@ -56,14 +56,14 @@ pub async fn run(plan: &Plan) -> io::Result<Findings> {
         match finished {
             None => findings.kills += 1,
             Some(status) => {
-                require(status.success(), || format!("the replay failed: {status}"))?;
+                require(status.success(), || format!("the import failed: {status}"))?;
                 harness.extend(n_rounds)?;
             }
         }
     }
-    let report = harness.json(&["replay", harness.file(), "--no-wait"]).await?;
-    require(report["failed"] == 0, || format!("turns failed: {report}"))?;
-    harness.check_replayed().await?;
+    let report = harness.json(&["import", "--answer", harness.file(), "--no-wait"]).await?;
+    require(report[0]["failed"] == 0, || format!("turns failed: {report}"))?;
+    harness.check_answered().await?;
     findings.acknowledged = acknowledged.len();
     findings.memories = harness.check(&acknowledged).await?;
     let context = harness.json(&["context", "main"]).await?;
@@ -79,31 +79,31 @@ struct Harness<'a> {
     plan: &'a Plan,
     state: PathBuf,
     config: PathBuf,
-    replay: PathBuf,
+    talk: PathBuf,
 }
 
 impl<'a> Harness<'a> {
     fn new(plan: &'a Plan) -> io::Result<Self> {
         let state = plan.dir.join("state");
-        let (config, replay) = (plan.dir.join("config.toml"), plan.dir.join("talk.jsonl"));
+        let (config, talk) = (plan.dir.join("config.toml"), plan.dir.join("talk.jsonl"));
         std::fs::create_dir_all(&state)?;
         std::fs::write(&config, CONFIG)?;
-        let harness = Self { plan, state, config, replay };
-        std::fs::write(&harness.replay, lines(0, plan.n_messages))?;
+        let harness = Self { plan, state, config, talk };
+        std::fs::write(&harness.talk, lines(0, plan.n_messages))?;
         Ok(harness)
     }
 
-    /// More to replay, for when all of it is done before the last kill.
+    /// More messages, for when all of it is done before the last kill.
     fn extend(&self, round: usize) -> io::Result<()> {
-        let mut text = std::fs::read_to_string(&self.replay)?;
+        let mut text = std::fs::read_to_string(&self.talk)?;
         let n = text.lines().count();
         text.push_str(&lines(n, n + self.plan.n_messages));
-        std::fs::write(&self.replay, text)?;
+        std::fs::write(&self.talk, text)?;
         require(round < 100_000, || "too many rounds".to_owned())
     }
 
     fn file(&self) -> &str {
-        self.replay.to_str().unwrap_or_default()
+        self.talk.to_str().unwrap_or_default()
     }
 
     fn command(&self, args: &[&str]) -> Command {
@@ -122,8 +122,8 @@ impl<'a> Harness<'a> {
         serde_json::from_slice(&output.stdout).map_err(io::Error::other)
     }
 
-    /// Replays, talks in a second channel meanwhile, and kills after so many events of the daemon's own, when so many
-    /// turns of the replay have ended. Some status when the replay ended by itself before that.
+    /// Has them answered, talks in a second channel meanwhile, and kills after so many events of the daemon's own, when so many
+    /// of their turns have ended. Some status when the import ended by itself before that.
     async fn kill_after(
         &self,
         round: usize,
@@ -131,8 +131,8 @@ impl<'a> Harness<'a> {
         n_turns: u64,
         acknowledged: &mut BTreeMap<String, String>,
     ) -> io::Result<Option<ExitStatus>> {
-        let mut command = self.command(&["replay", self.file(), "--no-wait"]);
-        let log = std::fs::File::create(self.plan.dir.join("replay.log"))?;
+        let mut command = self.command(&["import", "--answer", self.file(), "--no-wait"]);
+        let log = std::fs::File::create(self.plan.dir.join("import.log"))?;
         command.stdout(Stdio::null()).stderr(log);
         let mut child = command.spawn()?;
         let client = Client::new(&self.state.join("cairn.sock"));
@@ -146,7 +146,7 @@ impl<'a> Harness<'a> {
                     event = events.next() => match event? {
                         Some((name, data)) => {
                             seen += 1;
-                            turns += u64::from(name == "turn_ended" && data["channel"] == REPLAYED);
+                            turns += u64::from(name == "turn_ended" && data["channel"] == ANSWERED);
                         }
                         None => return Ok(()),
                     },
@@ -164,7 +164,7 @@ impl<'a> Harness<'a> {
             // A connection that breaks is no finding: the process may be about to end by itself.
             _talked = talk => Ok(()),
             status = child.wait() => return status.map(Some),
-            () = tokio::time::sleep(PATIENCE) => Err(io::Error::other("nothing happens in the replay")),
+            () = tokio::time::sleep(PATIENCE) => Err(io::Error::other("nothing happens in the import")),
         };
         end(&mut child, ended).await
     }
@@ -196,16 +196,16 @@ impl<'a> Harness<'a> {
         Ok(history.as_array().cloned().unwrap_or_default())
     }
 
-    /// Every line of the replay is in the history, once, in its order.
-    async fn check_replayed(&self) -> io::Result<()> {
+    /// Every line of the file is in the history, once, in its order.
+    async fn check_answered(&self) -> io::Result<()> {
         let history = self.all_history("main").await?;
         let said: Vec<_> = history.iter().filter(|entry| entry["role"] == "user").collect();
         let texts: Vec<_> = said.iter().map(|entry| entry["parts"][0]["text"].clone()).collect();
-        let text = std::fs::read_to_string(&self.replay)?;
+        let text = std::fs::read_to_string(&self.talk)?;
         let lines = text.lines().map(serde_json::from_str::<Value>).collect::<Result<Vec<_>, _>>()?;
         let expected: Vec<_> = lines.iter().map(|line| line["text"].clone()).collect();
         require(texts == expected, || {
-            format!("{} messages replayed, {} in history, or in another order", expected.len(), texts.len())
+            format!("{} messages sent, {} in history, or in another order", expected.len(), texts.len())
         })
     }
 }

@@ -21,7 +21,7 @@ use cairn_testkit::disk::Fault;
 
 const USAGE: &str = "\
 usage: cairn-bench PART …
-  kills CAIRN [N] [SEED]           kill -9 of a replaying daemon, N times (100)
+  kills CAIRN [N] [SEED]           kill -9 of an answering daemon, N times (100)
   chats CAIRN [MESSAGES] [SEED]    both chat networks under load, trouble and kills
   chats speed CAIRN                how quickly messages go through
   cluster CAIRN [MESSAGES] [SECONDS] [SEED]  three daemons with one database, a trouble every few SECONDS; then its figures
@@ -38,7 +38,7 @@ usage: cairn-bench PART …
   recall CAIRN FILE [OPTION …]     evidence recall through `cairn search`, on a file in LoCoMo's or BEAM's format
   stories CAIRN FILE               stories of facts that change: what stands in the request that a question makes
   kept CAIRN FILE                  what summaries keep of conversations in LoCoMo's or BEAM's format
-  locomo FILE [N]                  conversation N (0) of such a file as lines for `cairn replay`
+  locomo FILE [N]                  conversation N (0) of such a file as lines for `cairn import`
   digest FILE [SHARE]              what a digest keeps of such conversations
   estimate [FILE…]                 errors of the token estimate by kind of text, before and after correction
   fit [FILE…]                      weights of the estimate, fitted to the same kinds";
@@ -151,7 +151,7 @@ async fn run(args: &[&str], dir: &Path) -> Result<(), Box<dyn Error>> {
         ["locomo", file, ref rest @ ..] => {
             let (all, n) = (locomo::load(file.as_ref())?, arg(rest, 0, 0)?);
             let found = all.get(n).ok_or_else(|| format!("the file has {} conversations", all.len()))?;
-            print!("{}", locomo::replay_lines(found));
+            print!("{}", locomo::talk_lines(found));
         }
         ["digest", file, ref rest @ ..] => measure::digest(file.as_ref(), arg(rest, 0, 0.2)?)?,
         ["estimate", ref files @ ..] => measure::estimate(files)?,

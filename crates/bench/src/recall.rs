@@ -1,6 +1,6 @@
 //! Evidence recall through `cairn search`, on a file in LoCoMo's or BEAM's format.
 //!
-//! Each conversation is replayed, with its dates, into a channel of its own, and a scripted model says what the model said in the
+//! Each conversation is said again, with its dates, in a channel of its own, and a scripted model says what the model said in the
 //! file; where it said nothing, the offline model answers. Each question is searched for by the command line. With
 //! `--embeddings FOLDER` the daemon makes vectors of all entries before.
 
@@ -9,7 +9,7 @@ use std::error::Error;
 use std::path::Path;
 use std::time::Duration;
 
-use cairn_bench::locomo::{Conversation, Evidence, beam, load, replay_lines};
+use cairn_bench::locomo::{Conversation, Evidence, beam, load, talk_lines};
 use cairn_testkit::daemon::Daemon;
 use cairn_testkit::model::{Answer, FakeModel, Kind};
 use serde_json::Value;
@@ -61,9 +61,10 @@ pub(crate) async fn run(
             model.push(Kind::Reply, Answer::text(turn.reply.as_deref().unwrap_or("I see.")));
         }
         let lines = dir.join("talk.jsonl");
-        std::fs::write(&lines, replay_lines(conversation))?;
+        std::fs::write(&lines, talk_lines(conversation))?;
         let lines = lines.to_string_lossy().into_owned();
-        json(cairn, &state, &["replay", &lines, "--channel", &format!("c{idx}"), "--json"]).await?;
+        json(cairn, &state, &["import", "--answer", &lines, "--channel", &format!("c{idx}"), "--json"])
+            .await?;
     }
     if folder.is_some() {
         until_embedded(cairn, &state).await?;

@@ -214,7 +214,9 @@ async fn say(
     let line = json!({ "user": message.user, "text": message.text, "at": message.at, "id": id });
     let file = dir.join("story.jsonl");
     std::fs::write(&file, format!("{line}\n"))?;
-    json(cairn, state, &["replay", &file.to_string_lossy(), "--channel", channel, "--json"]).await.map(drop)
+    json(cairn, state, &["import", "--answer", &file.to_string_lossy(), "--channel", channel, "--json"])
+        .await
+        .map(drop)
 }
 
 async fn add_noise(cairn: &Path, state: &Path, channel: &str, noise: &[Value]) -> Result<(), Box<dyn Error>> {

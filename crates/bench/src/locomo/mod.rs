@@ -92,8 +92,8 @@ struct RawQuestion {
     evidence: Vec<String>,
 }
 
-/// The conversation as lines for `cairn replay`.
-pub fn replay_lines(conversation: &Conversation) -> String {
+/// The conversation as lines for `cairn import`.
+pub fn talk_lines(conversation: &Conversation) -> String {
     let line = |turn: &Turn| {
         let line = json!({ "user": turn.speaker, "text": turn.text, "at": turn.at, "id": turn.id });
         format!("{line}\n")

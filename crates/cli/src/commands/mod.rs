@@ -15,7 +15,6 @@ pub mod pair;
 pub mod private;
 pub mod reload;
 pub mod reminder;
-pub mod replay;
 pub mod search;
 pub mod spend;
 pub mod status;

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use cairn_cli::commands::{
     ban, channel, chat, demo, explain, history, import, mcp, memory, node, outbox, pair, private, reload,
-    reminder, replay, search, spend, status, summary, tools, tune, ui,
+    reminder, search, spend, status, summary, tools, tune, ui,
 };
 use cairn_cli::out;
 use cairn_platforms::attach::READ_DOCUMENT;
@@ -74,9 +74,7 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Talk to an agent; piped input is one message per line, answered in order
     Chat(chat::ChatArgs),
-    /// Send the messages of a file, one JSON object per line, and report the outcome
-    Replay(replay::ReplayArgs),
-    /// Import conversations from other programs, with their answers
+    /// Import conversations from other programs, with their answers, or have them answered
     Import(import::ImportArgs),
     /// Show the state of the daemon
     Status(status::StatusArgs),
@@ -246,7 +244,6 @@ async fn dispatch(cli: Cli, tools: Tools) -> Result<(), Failure> {
         Command::Run(args) => Box::pin(run::run(global, tools, args)).await,
         Command::Demo(args) => Box::pin(demo::demo(global, args)).await,
         Command::Chat(args) => Box::pin(chat::chat(global, args)).await,
-        Command::Replay(args) => Box::pin(replay::replay(global, args)).await,
         Command::Import(args) => Box::pin(import::import(global, args)).await,
         Command::Status(args) => Box::pin(status::status(global, args)).await,
         Command::Ui(args) => Box::pin(ui::ui(global, args)).await,

@@ -8,6 +8,7 @@ use cairn_api::message::{ImportRecord, ImportRequest, ImportedMessage, read_obje
 use cairn_core::import::PastMessage;
 use cairn_types::ids::MessageId;
 use cairn_types::message::Author;
+use jiff::Timestamp;
 
 use crate::api::shared::{Channel, Shared, runtime_error};
 use crate::http::body::read_body;
@@ -27,8 +28,8 @@ pub(super) async fn import(
     let request: ImportRequest =
         read_object(&bytes).map_err(|why| ApiError::malformed(format!("the body cannot be read: {why}")))?;
     let most = admin.agent_registry.loaded().config.limits.max_message_bytes;
-    let direct = request.direct;
-    let said = request.messages.into_iter().map(|message| said(message, direct, most));
+    let (direct, now) = (request.direct, admin.clock.now());
+    let said = request.messages.into_iter().map(|message| said(message, direct, most, now));
     let said = said.collect::<Result<Vec<PastMessage>, ApiError>>()?;
     let imported = admin.runtime()?.import(&channel, said).await.map_err(runtime_error)?;
     Ok(Json(ImportRecord {
@@ -39,13 +40,18 @@ pub(super) async fn import(
     }))
 }
 
-fn said(message: ImportedMessage, direct: bool, most: usize) -> Result<PastMessage, ApiError> {
+fn said(
+    message: ImportedMessage,
+    direct: bool,
+    most: usize,
+    now: Timestamp,
+) -> Result<PastMessage, ApiError> {
     let ImportedMessage { id, at, user, name, text } = message;
     check_name("id", &id)?;
     user.iter().try_for_each(|user| check_name("user", user))?;
     name.iter().try_for_each(|name| check_name("name", name))?;
     check_text(&text, most)?;
-    let at = read_time(&at)?;
+    let at = at.as_deref().map_or(Ok(now), read_time)?;
     let author = user.map(|user| {
         let bare = user.split_once('/').map_or(user.as_str(), |(_platform, bare)| bare);
         Author { name: name.unwrap_or_else(|| bare.to_owned()), id: user.clone() }

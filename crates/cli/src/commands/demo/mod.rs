@@ -23,7 +23,7 @@ use crate::client::{Client, with_params};
 use crate::commands::demo::home::{Home, end_of};
 use crate::commands::demo::runs::Runs;
 use crate::commands::demo::stage::Stage;
-use crate::commands::replay;
+use crate::commands::import::n_memories;
 use crate::connect::{channel_path, listen};
 use crate::failure::Failure;
 use crate::{jsonl, out};
@@ -328,7 +328,7 @@ impl Show {
     async fn look(&mut self, answered: Option<Duration>) -> Result<(), Failure> {
         let context = self.context().await?;
         if answered.is_some() {
-            self.memories = replay::n_memories(&self.client, &self.channel).await?;
+            self.memories = n_memories(&self.client, &self.channel).await?;
         }
         for line in self.runs.observe(&context, answered) {
             self.stage.say(&line)?;
@@ -359,7 +359,7 @@ impl Show {
         let context = self.context().await?;
         Ok(Possessions {
             entries: entries.into_iter().filter(|entry| entry.seq.is_some()).collect(),
-            memories: replay::n_memories(&self.client, &self.channel).await?,
+            memories: n_memories(&self.client, &self.channel).await?,
             summaries: context.summaries.len() as u64,
         })
     }
@@ -415,9 +415,8 @@ impl Said {
 }
 
 fn messages() -> Result<Vec<Said>, Failure> {
-    let read = |_, line: &[u8]| serde_json::from_slice(line).map_err(|error| error.to_string());
-    jsonl::each(TALK, read)
-        .map_err(|(line, why)| Failure::failed(format!("line {line} of the demo: {why}"), ""))
+    jsonl::each(TALK, |_, line| jsonl::object(line))
+        .map_err(|why| Failure::failed(format!("the demo, {why}"), ""))
 }
 
 fn request(user: &str, text: &str, id: &str, at: Option<Timestamp>) -> MessageRequest {

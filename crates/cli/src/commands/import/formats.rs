@@ -4,11 +4,12 @@ mod models;
 mod networks;
 
 use cairn_api::message::ImportedMessage;
+use cairn_types::message::Role;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use crate::jsonl;
+use crate::jsonl::{self, Line};
 use models::{chatgpt, claude, openclaw};
 use networks::{discord, telegram};
 
@@ -25,7 +26,7 @@ pub(super) enum Format {
     Claude,
     /// A session of OpenClaw: JSON lines
     Openclaw,
-    /// Cairn's JSON lines, as for `cairn replay`, and those of `cairn history --json`
+    /// Cairn's JSON lines, and those of `cairn history --export`
     Lines,
 }
 
@@ -47,7 +48,7 @@ pub(super) struct Talk {
     pub(super) direct: bool,
     /// In their order.
     pub(super) messages: Vec<ImportedMessage>,
-    /// Messages without text or attachments, and service messages such as "somebody joined".
+    /// Messages without text or attachments, those with the id of an earlier one, and service messages such as "somebody joined".
     pub(super) left_out: u64,
 }
 
@@ -70,7 +71,7 @@ pub(super) fn detect(bytes: &[u8]) -> Option<Format> {
         #[serde(rename = "type")]
         kind: Option<String>,
         user: Option<IgnoredAny>,
-        parts: Option<IgnoredAny>,
+        role: Option<IgnoredAny>,
     }
     if let Ok(Whole { guild, channel, chats, messages }) = serde_json::from_slice(bytes) {
         let is_discord = (guild.is_some() || channel.is_some()) && messages.is_some();
@@ -91,10 +92,10 @@ pub(super) fn detect(bytes: &[u8]) -> Option<Format> {
         };
     }
     let line = bytes.split(|byte| *byte == b'\n').find(|line| !line.iter().all(u8::is_ascii_whitespace))?;
-    let OneLine { kind, user, parts } = serde_json::from_slice(line).ok()?;
+    let OneLine { kind, user, role } = serde_json::from_slice(line).ok()?;
     match kind.as_deref() {
         Some("session") => Some(Format::Openclaw),
-        _ => (user.is_some() || parts.is_some()).then_some(Format::Lines),
+        _ => (user.is_some() || role.is_some()).then_some(Format::Lines),
     }
 }
 
@@ -116,8 +117,9 @@ pub(super) fn read(format: Format, bytes: &[u8], roles: &Roles) -> Result<Vec<Ta
 
 /// Keeps the first message with each id.
 fn once(mut talk: Talk) -> Talk {
-    let mut ids = std::collections::HashSet::new();
+    let (mut ids, n) = (std::collections::HashSet::new(), talk.messages.len());
     talk.messages.retain(|message| ids.insert(message.id.clone()));
+    talk.left_out += (n - talk.messages.len()) as u64;
     talk
 }
 
@@ -128,7 +130,7 @@ fn json_error(error: serde_json::Error) -> String {
 /// Adds a message, unless it has no text. `before`: a line to put before the text.
 fn message(
     talk: &mut Talk,
-    (id, at): (String, Timestamp),
+    (id, at): (String, impl Into<Option<Timestamp>>),
     who: Option<(String, String)>,
     before: Option<String>,
     words: Vec<String>,
@@ -141,7 +143,8 @@ fn message(
     let text = before.map(|before| format!("{before}\n{text}")).unwrap_or(text);
     let (user, name) = who.unzip();
     let (user, name) = (user.map(|user| bounded(&user)), name.map(|name| bounded(&name)));
-    talk.messages.push(ImportedMessage { id, at: at.to_string(), user, name, text });
+    let at = at.into().map(|at| at.to_string());
+    talk.messages.push(ImportedMessage { id, at, user, name, text });
 }
 
 /// A name of at most 128 bytes without control characters.
@@ -160,76 +163,41 @@ fn attachment(kind: &str, name: &str) -> String {
     if name.is_empty() { format!("[{kind}]") } else { format!("[{kind}: {name}]") }
 }
 
-/// A part of a message; only texts are words.
-#[derive(Deserialize)]
-struct TextPart {
-    #[serde(default, rename = "type")]
-    kind: String,
-    #[serde(default)]
-    text: Option<String>,
-}
-
-/// Lines as for `cairn replay`, where an answer has `"role": "assistant"`, or as `cairn history --json` prints them.
+/// Cairn's own lines. They have no title: the channel is `main`, as that of other commands.
 fn lines(bytes: &[u8]) -> Result<Vec<Talk>, String> {
-    #[derive(Deserialize)]
-    struct Line {
-        #[serde(default, alias = "message")]
-        id: Option<String>,
-        #[serde(default)]
-        seq: Option<u64>,
-        #[serde(default)]
-        at: Option<Timestamp>,
-        #[serde(default)]
-        role: Option<String>,
-        #[serde(default)]
-        user: Option<String>,
-        #[serde(default)]
-        author: Option<Author>,
-        #[serde(default)]
-        text: Option<String>,
-        #[serde(default)]
-        parts: Vec<TextPart>,
-    }
-    #[derive(Deserialize)]
-    struct Author {
-        id: String,
-        name: String,
-    }
-    let mut talk = Talk {
-        id: "lines".to_owned(),
-        title: "lines".to_owned(),
-        direct: false,
-        messages: Vec::new(),
-        left_out: 0,
-    };
-    let mut last = Timestamp::UNIX_EPOCH;
-    let read = jsonl::each(bytes, |line_no, line| {
-        let line: Line = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+    let (id, title) = ("lines".to_owned(), "main".to_owned());
+    let mut talk = Talk { id, title, direct: false, messages: Vec::new(), left_out: 0 };
+    let mut last = None;
+    jsonl::each(bytes, |line_no, bytes| {
+        let mut line = Line::read(bytes)?;
         // Without a time it was said right after what stands before it.
-        let at = line.at.unwrap_or(last);
-        last = at;
-        let is_answer = line.role.as_deref() == Some("assistant");
-        if !is_answer && line.role.as_deref().is_some_and(|role| role != "user") {
+        last = line.said_at()?.or(last);
+        if line.role == Some(Role::Tool) {
             talk.left_out += 1;
             return Ok(());
         }
+        let words = line.words();
         let author = line.author.map(|author| (author.id, author.name));
         let author = author.or(line.user.map(|user| match user.split_once('/') {
             Some((_, bare)) => (user.clone(), bare.to_owned()),
             None => (format!("local/{user}"), user),
         }));
-        if !is_answer && author.is_none() {
-            return Err("neither `user` nor `author` is there, and `role` is not \"assistant\"".to_owned());
-        }
-        let said = line.parts.into_iter().filter_map(|part| part.text);
-        let words: Vec<String> = line.text.into_iter().chain(said).collect();
-        let id =
-            line.id.or(line.seq.map(|seq| format!("seq-{seq}"))).unwrap_or_else(|| format!("l{line_no}"));
-        message(&mut talk, (id, at), author.filter(|_| !is_answer), None, words);
+        let who = match line.role {
+            Some(Role::Assistant) => None,
+            _ => Some(author.ok_or("`user` is missing")?),
+        };
+        let id = line.id.or(line.seq.map(|seq| format!("seq-{seq}")));
+        let id = id.unwrap_or_else(|| format!("l{line_no}-{:016x}", hash(bytes)));
+        message(&mut talk, (id, last), who, None, vec![words]);
         Ok(())
-    });
-    read.map_err(|(line_no, why)| format!("line {line_no}: {why}"))?;
+    })?;
     Ok(vec![talk])
+}
+
+/// FNV-1a with 64 bits: the same on every machine and in every version.
+fn hash(bytes: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
 #[cfg(test)]
@@ -239,7 +207,9 @@ mod tests {
     fn shown(talk: &Talk) -> Vec<String> {
         let one = |one: &ImportedMessage| {
             let who = one.user.as_deref().unwrap_or(">");
-            format!("{} {who} {} {}", one.id, one.at, one.text)
+            // Without the hash in an id that derives from it.
+            let id = one.id.split_once('-').map_or(one.id.as_str(), |(line, _)| line);
+            format!("{id} {who} {} {}", one.at.as_deref().unwrap_or("-"), one.text)
         };
         talk.messages.iter().map(one).collect()
     }
@@ -275,7 +245,7 @@ mod tests {
             "5 telegram/channel5 2024-01-01T12:00:00Z [file: plan.pdf]",
         ];
         let talk = check(Format::Telegram, file, Some("Rook"), &expected);
-        assert_eq!((talk.title.as_str(), talk.direct, talk.left_out), ("Sailing", false, 1));
+        assert_eq!((talk.title.as_str(), talk.direct, talk.left_out), ("Sailing", false, 2));
         let all =
             format!("{{\"about\": \"x\", \"chats\": {{\"about\": \"y\", \"list\": [{file}, {file}]}}}}");
         let roles = Roles::default();
@@ -353,7 +323,10 @@ mod tests {
         check(Format::Lines, file, None, &expected);
         let error =
             read(Format::Lines, b"{\"user\": \"a\", \"text\": \"x\"}\n{\"text\": \"y\"}", &Roles::default());
-        assert!(error.unwrap_err().starts_with("line 2: neither"));
+        assert!(error.unwrap_err().starts_with("line 2: `user`"));
+        let undated = read(Format::Lines, b"{\"user\": \"a\", \"text\": \"x\"}", &Roles::default()).unwrap();
+        assert_eq!(shown(&undated[0]), ["l1 local/a - x"]);
+        assert_eq!(hash(b"a"), 0xaf63_dc4c_8601_ec8c, "a published value of FNV-1a");
         for other in ["", "[]", "{}", "hello", "[{\"a\": 1}]"] {
             assert_eq!(detect(other.as_bytes()), None, "{other}");
         }

@@ -1,5 +1,6 @@
-//! `cairn import`: imports conversations from other programs, with their answers. Nothing is answered.
+//! `cairn import`: imports conversations from other programs, with their answers; or, with `--answer`, has them answered anew.
 
+mod answer;
 mod formats;
 
 use std::collections::BTreeSet;
@@ -8,16 +9,18 @@ use std::path::PathBuf;
 
 use cairn_api::message::{ImportRecord, ImportRequest, ImportedMessage};
 use cairn_api::text::{counted, grouped, one_line};
-use cairn_types::ids::ChannelId;
+use cairn_types::ids::{ChannelId, LOCAL_PLATFORM};
 use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::args::Global;
 use crate::client::Client;
-use crate::commands::replay::progress_bar;
 use crate::connect::{Connector, channel_path};
-use crate::failure::Failure;
+use crate::failure::{Failure, exit};
 use crate::{jsonl, out};
+pub(super) use answer::n_memories;
+use answer::{Answered, answer};
 use formats::{Format, Roles, Talk, detect, read};
 
 /// Most messages and bytes of text in one request.
@@ -35,10 +38,21 @@ own JSON lines. It answers nothing and sends nothing. Messages that do not
 fit the window are summarised in the background. If you import a file again,
 only new messages are added.
 
+With --answer the agent answers: what people said is sent to a local channel,
+message by message and in order, as if they said it now; their names and times
+are kept. The file's answers are not sent. Tool calls that need approval are
+denied, since nobody can be asked. Run it again to continue after Ctrl-C or a
+failure: messages that were answered or imported before are skipped.
+
+A line of Cairn's own format; `at` and `id` are optional:
+  {\"user\": \"ann\", \"text\": \"hello\", \"at\": \"2026-11-20T10:00:00Z\", \"id\": \"m1\"}
+  {\"role\": \"assistant\", \"text\": \"hello Ann\"}
+
 Examples:
   cairn import result.json --channel main/telegram/-1001234 --bot Rook
   cairn import conversations.json --chat \"Holiday plans\" --channel holidays
-  cairn import conversations.json --all --user ann --dry-run")]
+  cairn import conversations.json --all --user ann --dry-run
+  gunzip -c talk.jsonl.gz | cairn import - --answer --channel talk")]
 pub struct ImportArgs {
     /// The file; - for stdin
     #[arg(value_name = "FILE")]
@@ -47,7 +61,8 @@ pub struct ImportArgs {
     #[arg(long, value_name = "A")]
     agent: Option<String>,
     /// The channel to import into: a new name, or a live chat as listed by
-    /// `cairn channels` [default: derived from the conversation's title]
+    /// `cairn channels` [default: derived from the conversation's title;
+    /// `main` for Cairn's JSON lines]
     #[arg(long, value_name = "C", conflicts_with = "all")]
     channel: Option<String>,
     /// The conversation, by title or id, if the file has several
@@ -65,7 +80,14 @@ pub struct ImportArgs {
     /// The file's format [default: detected from its content]
     #[arg(long, value_name = "F")]
     format: Option<Format>,
-    /// Show what would be imported, and change nothing
+    /// Send each person's message as if it were said now, and wait for the
+    /// answer; answers in the file are not sent
+    #[arg(long)]
+    answer: bool,
+    /// Do not wait for compaction runs between messages and at the end
+    #[arg(long, requires = "answer")]
+    no_wait: bool,
+    /// Show what would be imported or sent, and change nothing
     #[arg(long)]
     dry_run: bool,
 }
@@ -77,20 +99,25 @@ struct TalkRecord {
     title: String,
     /// Messages in the file.
     in_file: u64,
-    /// Imported messages from people.
+    /// Imported or sent messages from people.
     messages: u64,
-    /// Imported answers.
+    /// Imported answers, or those that the agent gave.
     answers: u64,
-    /// Messages that the channel already had.
+    /// Messages that the channel already had: with --answer, those that need no answer.
     known: u64,
-    /// Service messages, messages without text, answers without a message before them.
+    /// Service messages, messages without text, answers without a message before them or that are not to be sent.
     left_out: u64,
     /// Messages truncated to `max_message_bytes`.
     cut: u64,
     first_at: Option<String>,
     last_at: Option<String>,
     dry_run: bool,
+    #[serde(flatten)]
+    answered: Option<Answered>,
 }
+
+/// A conversation, its channel, and what is known of the result.
+type Planned = (ChannelId, Talk, TalkRecord);
 
 pub async fn import(global: Global, args: ImportArgs) -> Result<(), Failure> {
     let connector = Connector::load(&global).await?;
@@ -103,52 +130,94 @@ pub async fn import(global: Global, args: ImportArgs) -> Result<(), Failure> {
     })?;
     let roles = Roles { bot: args.bot.clone(), user: args.user.clone() };
     let talks = read(format, &bytes, &roles).map_err(|why| {
-        Failure::failed(format!("{shown}: {why}"), "nothing was imported; is the file complete?")
+        let hint = if format == Format::Lines { jsonl::EXPECTED } else { "is the file complete?" };
+        Failure::failed(format!("{shown}, {why}"), format!("{hint}; nothing was imported or sent"))
     })?;
     drop(bytes);
     let talks = chosen(talks, &args, &shown)?;
     warn_of_bot(&talks, &roles, format);
-    let max = connector.loaded.config.limits.max_message_bytes;
-    let mut planned = Vec::new();
     let mut names = BTreeSet::new();
-    for mut talk in talks {
-        let name = args.channel.clone().unwrap_or_else(|| channel_name(&talk, &mut names));
-        let channel = connector.channel(&name, args.agent.as_deref())?;
-        let mut record = record_of(&talk, channel.to_string(), args.dry_run);
-        record.cut = cut(&mut talk.messages, max);
-        planned.push((channel, talk, record));
-    }
+    let planned = talks.into_iter().map(|talk| plan(&connector, &args, talk, &mut names));
+    let planned = planned.collect::<Result<Vec<Planned>, Failure>>()?;
     let records = if args.dry_run {
         planned.into_iter().map(|(_, talk, record)| would_be(&talk, record)).collect()
     } else {
         let connection = connector.changing().await?;
         let client = connection.client.clone();
-        connection.carry_out(Box::pin(import_all(client, planned))).await?
+        connection.carry_out(Box::pin(import_all(client, planned, !args.no_wait))).await?
     };
-    out::record(global.json, &records, |records| records.iter().map(text).collect())
+    out::record(global.json, &records, |records| records.iter().map(text).collect())?;
+    let has_failed = |record: &TalkRecord| record.answered.as_ref().is_some_and(|come| come.failed > 0);
+    if records.iter().any(has_failed) { Err(Failure::Silent(exit::FAILED)) } else { Ok(()) }
 }
 
-async fn import_all(
-    client: Client,
-    planned: Vec<(ChannelId, Talk, TalkRecord)>,
-) -> Result<Vec<TalkRecord>, Failure> {
+/// The channel of a conversation, and what of it is imported or sent.
+fn plan(
+    connector: &Connector,
+    args: &ImportArgs,
+    mut talk: Talk,
+    names: &mut BTreeSet<String>,
+) -> Result<Planned, Failure> {
+    let name = args.channel.clone().unwrap_or_else(|| channel_name(&talk, names));
+    let channel = connector.channel(&name, args.agent.as_deref())?;
+    if args.answer && channel.platform() != LOCAL_PLATFORM {
+        return Err(Failure::usage(
+            format!("--answer sends to local channels, and {channel} is one of {}", channel.platform()),
+            "give another channel, such as `--channel talk`; without --answer it can be imported there",
+        ));
+    }
+    let mut record = record_of(&talk, channel.to_string(), args.dry_run);
+    if args.answer {
+        talk.messages.retain(|message| message.user.is_some());
+        record.left_out = record.in_file - talk.messages.len() as u64;
+        record.answered = Some(Answered::default());
+    }
+    record.cut = cut(&mut talk.messages, connector.loaded.config.limits.max_message_bytes);
+    Ok((channel, talk, record))
+}
+
+async fn import_all(client: Client, planned: Vec<Planned>, wait: bool) -> Result<Vec<TalkRecord>, Failure> {
     let mut records = Vec::new();
     for (channel, talk, mut record) in planned {
-        let path = channel_path(&channel, "import");
-        let bar = progress_bar(talk.messages.len() as u64);
-        for batch in batches(&talk.messages) {
-            let request = ImportRequest { messages: batch.to_vec(), direct: talk.direct };
-            let came: ImportRecord = client.post(&path, &request).await?;
-            record.messages += came.messages;
-            record.answers += came.answers;
-            record.known += came.known;
-            record.left_out += came.orphaned;
-            bar.inc(batch.len() as u64);
+        if record.answered.is_some() {
+            record.answered = Some(answer(&client, &channel, talk, wait, &mut record).await?);
+        } else {
+            import_one(&client, &channel, &talk, &mut record).await?;
         }
-        bar.finish_and_clear();
         records.push(record);
     }
     Ok(records)
+}
+
+async fn import_one(
+    client: &Client,
+    channel: &ChannelId,
+    talk: &Talk,
+    record: &mut TalkRecord,
+) -> Result<(), Failure> {
+    let path = channel_path(channel, "import");
+    let bar = progress_bar(talk.messages.len() as u64);
+    for batch in batches(&talk.messages) {
+        let request = ImportRequest { messages: batch.to_vec(), direct: talk.direct };
+        let came: ImportRecord = client.post(&path, &request).await?;
+        record.messages += came.messages;
+        record.answers += came.answers;
+        record.known += came.known;
+        record.left_out += came.orphaned;
+        bar.inc(batch.len() as u64);
+    }
+    bar.finish_and_clear();
+    Ok(())
+}
+
+/// A progress bar on stderr, hidden when that is not a terminal.
+fn progress_bar(n_messages: u64) -> ProgressBar {
+    let bar = ProgressBar::new(n_messages);
+    // A template that cannot be read leaves the default one in place.
+    if let Ok(style) = ProgressStyle::with_template("[{bar:30}] {pos}/{len}  {elapsed}  {msg}") {
+        bar.set_style(style.progress_chars("=> "));
+    }
+    bar
 }
 
 /// What importing into a new channel would add.
@@ -199,12 +268,12 @@ fn warn_of_bot(talks: &[Talk], roles: &Roles, format: Format) {
     match &roles.bot {
         Some(bot) if is_network && !has_answers => {
             out::note(&format!(
-                "warning: no user has the name or id `{}`, so no message is imported as an answer",
+                "warning: no user has the name or id `{}`, so no message counts as an answer",
                 one_line(bot)
             ));
         }
         None if is_network => {
-            out::note("note: without --bot WHO every message is imported as a person's");
+            out::note("note: without --bot WHO every message counts as a person's");
         }
         _ => {}
     }
@@ -220,9 +289,10 @@ fn record_of(talk: &Talk, channel: String, dry_run: bool) -> TalkRecord {
         known: 0,
         left_out: talk.left_out,
         cut: 0,
-        first_at: talk.messages.first().map(|message| message.at.clone()),
-        last_at: talk.messages.last().map(|message| message.at.clone()),
+        first_at: talk.messages.first().and_then(|message| message.at.clone()),
+        last_at: talk.messages.last().and_then(|message| message.at.clone()),
         dry_run,
+        answered: None,
     }
 }
 
@@ -285,19 +355,26 @@ fn batches(messages: &[ImportedMessage]) -> Vec<&[ImportedMessage]> {
 }
 
 fn text(record: &TalkRecord) -> String {
-    let verb = if record.dry_run { "would import" } else { "imported" };
-    // Writing to a string does not fail.
-    let mut line = format!(
-        "{}: {verb} {} and {}",
-        record.channel,
-        counted(record.messages, "message", "messages"),
-        counted(record.answers, "answer", "answers"),
-    );
+    let messages = counted(record.messages, "message", "messages");
+    let answers = counted(record.answers, "answer", "answers");
+    let done = match (&record.answered, record.dry_run) {
+        (None, false) => format!("imported {messages} and {answers}"),
+        (None, true) => format!("would import {messages} and {answers}"),
+        (Some(_), false) => format!("sent {messages}, got {answers}"),
+        (Some(_), true) => format!("would send {messages}"),
+    };
+    let mut line = format!("{}: {done}", record.channel);
+    let left_out = match record.answered {
+        None => "skipped (service messages, no text, twice, or no message before an answer)",
+        Some(_) => "skipped (answers in the file, service messages, no text, or twice)",
+    };
     let more = [
+        (record.answered.as_ref().map_or(0, |come| come.failed), "failed"),
         (record.known, "already there"),
-        (record.left_out, "skipped (service messages, no text, or no message before an answer)"),
+        (record.left_out, left_out),
         (record.cut, "truncated to `max_message_bytes` of [limits]"),
     ];
+    // Writing to a string does not fail.
     for (n, what) in more.into_iter().filter(|(n, _)| *n > 0) {
         let _ = write!(line, "; {} {what}", grouped(n));
     }
@@ -306,7 +383,10 @@ fn text(record: &TalkRecord) -> String {
         let _ = write!(line, "; {} to {}", day(first), day(last));
     }
     line.push('\n');
-    line
+    match &record.answered {
+        Some(come) if !record.dry_run => line + &come.text(),
+        _ => line,
+    }
 }
 
 #[cfg(test)]
@@ -314,8 +394,8 @@ mod tests {
     use super::*;
 
     fn message(user: Option<&str>, text: &str) -> ImportedMessage {
-        let (id, at) = ("m".to_owned(), "2026-01-01T00:00:00Z".to_owned());
-        ImportedMessage { id, at, user: user.map(str::to_owned), name: None, text: text.to_owned() }
+        let id = "m".to_owned();
+        ImportedMessage { id, at: None, user: user.map(str::to_owned), name: None, text: text.to_owned() }
     }
 
     #[test]

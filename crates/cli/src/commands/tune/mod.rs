@@ -26,7 +26,7 @@ const TURNS_MIN: usize = 2;
 #[command(after_help = "\
 Examples:
   cairn tune main                          the channel `main`
-  cairn tune talk.jsonl                    a file as for `cairn replay`
+  cairn tune talk.jsonl                    Cairn's JSON lines (`cairn import`)
   cairn tune main --candidate 'background_threshold=0.7,reserve_ratio=0.2'
   cairn tune main --prices anthropic --json
 
@@ -43,7 +43,7 @@ A line of a file may also be an answer {\"role\": \"assistant\", \"text\": …} 
 a tool result {\"role\": \"tool\", \"text\": …}; a file without answers is
 simulated with answers of --answer-tokens.")]
 pub struct TuneArgs {
-    /// A file of JSON lines as for `cairn replay` (- for stdin), or a channel
+    /// A file of Cairn's JSON lines, as for `cairn import` (- for stdin), or a channel
     #[arg(value_name = "FILE|CHANNEL")]
     source: String,
     /// The agent that has the settings and the channel [default: the channel's, else the first]

@@ -2,21 +2,19 @@
 
 use std::path::Path;
 
-use cairn_api::message::read_object;
 use cairn_core::agent::WindowSize;
 use cairn_core::tune::{ConversationSizes, ScriptTurn, TuneStep};
 use cairn_core::window::entry_tokens;
 use cairn_types::ids::{ChannelId, Generation, Seq};
 use cairn_types::message::{Author, Entry, Part, Role};
 use jiff::{SignedDuration, Timestamp};
-use serde::Deserialize;
 
 use crate::client::Client;
 use crate::commands::history::Pages;
 use crate::commands::tune::TuneArgs;
 use crate::connect::{Connector, channel_path};
 use crate::failure::{Failure, exit};
-use crate::jsonl;
+use crate::jsonl::{self, EXPECTED, Line};
 use cairn_api::records::{ContextRecord, EntryRecord};
 use cairn_config::what_if::{ChannelScript, Source, add_step};
 
@@ -64,35 +62,6 @@ fn or_a_file(failure: Failure, name: &str) -> Failure {
     }
 }
 
-const EXPECTED: &str =
-    r#"expected {"user": "…", "text": "…"} as for `cairn replay`, or {"role": "assistant", "text": "…"}"#;
-
-/// A line of the file.
-#[derive(Deserialize)]
-struct Line {
-    #[serde(default)]
-    role: Option<Role>,
-    #[serde(default)]
-    user: Option<String>,
-    #[serde(default)]
-    text: Option<String>,
-    /// As entries of a history have it.
-    #[serde(default)]
-    parts: Vec<LinePart>,
-    #[serde(default)]
-    tool_calls: Vec<serde_json::Value>,
-    #[serde(default)]
-    tokens: Option<u32>,
-    #[serde(default)]
-    at: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct LinePart {
-    #[serde(default)]
-    text: Option<String>,
-}
-
 struct Weighed {
     role: Role,
     tokens: u32,
@@ -108,7 +77,7 @@ pub(super) fn of_file(
 ) -> Result<ConversationSizes, Failure> {
     let (shown, bytes) = (file.display(), jsonl::read(file)?);
     let lines = jsonl::each(&bytes, |_, line| weighed(line, max_text_bytes))
-        .map_err(|(line_no, why)| Failure::failed(format!("{shown}, line {line_no}: {why}"), EXPECTED))?;
+        .map_err(|why| Failure::failed(format!("{shown}, {why}"), EXPECTED))?;
     if lines.is_empty() {
         return Err(Failure::failed(format!("{shown} is empty"), EXPECTED));
     }
@@ -116,18 +85,8 @@ pub(super) fn of_file(
 }
 
 fn weighed(line: &[u8], max_text_bytes: usize) -> Result<Weighed, String> {
-    let text = std::str::from_utf8(line).map_err(|error| format!("not UTF-8: {error}"))?;
-    let line: Line = read_object(text.as_bytes())
-        .map_err(|why| format!("not a message: {}", why.replace(" at line 1 column ", ", column ")))?;
-    let role = line.role.unwrap_or(Role::User);
-    let words = match line.text {
-        Some(text) => text,
-        None => line.parts.into_iter().filter_map(|part| part.text).collect::<Vec<_>>().join("\n"),
-    };
-    let user = line.user.unwrap_or_default();
-    if line.role.is_none() && user.trim().is_empty() {
-        return Err("`user` is missing or empty".to_owned());
-    }
+    let mut line = Line::read(line)?;
+    let (role, words, at) = (line.role.unwrap_or(Role::User), line.words(), line.said_at()?);
     let silent = words.trim().is_empty() && line.tool_calls.is_empty();
     if silent && line.tokens.is_none() && role != Role::Tool {
         return Err("`text` is missing or empty".to_owned());
@@ -137,15 +96,9 @@ fn weighed(line: &[u8], max_text_bytes: usize) -> Result<Weighed, String> {
             "`text` is longer than {max_text_bytes} bytes (`max_message_bytes` in `[limits]`)"
         ));
     }
-    let at = match line.at {
-        Some(at) => {
-            Some(at.parse::<Timestamp>().map_err(|error| format!("`at` is not a valid time: {error}"))?)
-        }
-        None => None,
-    };
     let calls: Vec<String> = line.tool_calls.iter().map(ToString::to_string).collect();
     let said = if calls.is_empty() { words } else { format!("{words}\n{}", calls.join("\n")) };
-    let tokens = line.tokens.unwrap_or_else(|| weigh(role, &user, &said));
+    let tokens = line.tokens.unwrap_or_else(|| weigh(role, &line.user.unwrap_or_default(), &said));
     Ok(Weighed { role, tokens, calls: !calls.is_empty(), at })
 }
 
@@ -161,7 +114,7 @@ fn weigh(role: Role, user: &str, text: &str) -> u32 {
     entry_tokens(&entry)
 }
 
-/// The lines as turns. Without any answer in the file each message is a turn of its own, as when it is replayed.
+/// The lines as turns. Without any answer in the file each message is a turn of its own, as with `cairn import --answer`.
 fn file_script(lines: &[Weighed], answer_tokens: u32, gap: SignedDuration) -> ConversationSizes {
     let has_answers = lines.iter().any(|line| line.role == Role::Assistant);
     let mut turns: Vec<ScriptTurn> = Vec::new();

@@ -26,7 +26,7 @@ fn version_and_help_of_every_command_are_there() {
         &[],
         &["run"],
         &["chat"],
-        &["replay"],
+        &["import"],
         &["status"],
         &["channels"],
         &["context"],

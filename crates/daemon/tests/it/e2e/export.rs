@@ -15,10 +15,10 @@ fn talk(home: &Home) {
     let line = |at: &str, text: &str| format!("{{\"user\":\"ann\",\"text\":\"{text}\",\"at\":\"{at}\"}}\n");
     let before = line("2026-01-03T10:00:00Z", "first") + &line("2026-01-04T23:59:59Z", "second");
     let file = home.file("before.jsonl", before);
-    home.cairn(&["replay", file.to_str().unwrap(), "--channel", "main"]).ended(0);
+    home.cairn(&["import", "--answer", file.to_str().unwrap(), "--channel", "main"]).ended(0);
     home.cairn(&["new", "main"]).ended(0);
     let file = home.file("after.jsonl", line("2026-02-01T00:00:00Z", "third"));
-    home.cairn(&["replay", file.to_str().unwrap(), "--channel", "main"]).ended(0);
+    home.cairn(&["import", "--answer", file.to_str().unwrap(), "--channel", "main"]).ended(0);
 }
 
 fn lines(file: &Path) -> Vec<Value> {

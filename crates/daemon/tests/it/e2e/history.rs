@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::home;
 
 /// Days of January 2026, with one message of Ann and one of Bo each.
-fn replayed(days: usize) -> Home {
+fn talked(days: usize) -> Home {
     let home = home();
     let line = |day: usize, hour: usize, user: &str, text: &str| {
         let at = format!("2026-01-{day:02}T{hour:02}:00:00Z");
@@ -17,7 +17,7 @@ fn replayed(days: usize) -> Home {
         .map(|day| line(day, 9, "ann", "sails on day") + &line(day, 17, "bo", "oars on day"))
         .collect();
     let file = home.file("talk.jsonl", talk);
-    home.cairn(&["replay", file.to_str().unwrap(), "--channel", "main"]).ended(0);
+    home.cairn(&["import", "--answer", file.to_str().unwrap(), "--channel", "main"]).ended(0);
     home
 }
 
@@ -33,7 +33,7 @@ fn seqs(history: &Value) -> Vec<u64> {
 
 #[test]
 fn a_history_shows_its_newest_part_unless_asked_otherwise() {
-    let home = replayed(30);
+    let home = talked(30);
     let of = |args: &[&str]| seqs(&home.json(&[&["history", "main"], args].concat()));
     let all: Vec<u64> = (1..=120).collect();
     assert_eq!(of(&[]), all[20..], "newest last");
@@ -61,7 +61,7 @@ fn a_history_shows_its_newest_part_unless_asked_otherwise() {
 
 #[test]
 fn the_last_entry_of_a_turn_says_which_it_was_and_how_it_ended() {
-    let home = replayed(2);
+    let home = talked(2);
     let turn = home.json(&["history", "main", "--turn", "t2"]);
     assert_eq!(seqs(&turn), [3, 4]);
     assert!(turn[0].get("end").is_none(), "{turn}");
@@ -78,7 +78,7 @@ fn the_last_entry_of_a_turn_says_which_it_was_and_how_it_ended() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_api_pages_a_history_from_either_end() {
-    let home = replayed(5);
+    let home = talked(5);
     let daemon = home.daemon(None).await;
     let client = daemon.client();
     let mut paged = Vec::new();
@@ -109,7 +109,7 @@ async fn a_page_of_long_texts_is_short_and_goes_on() {
         json!({ "user": "ann", "text": text, "at": format!("2026-01-01T{n:02}:00:00Z") }).to_string() + "\n"
     };
     let file = home.file("talk.jsonl", (0..16).map(line).collect::<String>());
-    home.cairn(&["replay", file.to_str().unwrap(), "--channel", "main"]).ended(0);
+    home.cairn(&["import", "--answer", file.to_str().unwrap(), "--channel", "main"]).ended(0);
     let daemon = home.daemon(None).await;
     let client = daemon.client();
     for (path, goes_on) in [
@@ -212,7 +212,7 @@ async fn a_search_goes_over_all_channels_and_wakes_none() {
 
 #[test]
 fn a_search_can_be_of_one_persons_words_and_of_a_time() {
-    let home = replayed(9);
+    let home = talked(9);
     let found = |args: &[&str]| {
         let hits = home.json(&[&["search"], args].concat());
         let texts = hits.as_array().unwrap().iter().map(|hit| hit["text"].as_str().unwrap().to_owned());

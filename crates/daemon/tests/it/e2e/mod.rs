@@ -1,5 +1,6 @@
 //! The real binary from outside: what users and scripts rely on.
 
+mod answer;
 mod chain;
 mod chat;
 mod codes;
@@ -19,7 +20,6 @@ mod memory;
 mod networks;
 mod owner;
 mod ranking;
-mod replay;
 mod retain;
 mod sampling;
 mod spend;

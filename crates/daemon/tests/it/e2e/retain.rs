@@ -55,8 +55,11 @@ async fn over_its_limit_the_journal_loses_its_oldest_words_and_nothing_else() {
     let home = home();
     let config = home.config(SMALL);
     let file = home.file("talk.jsonl", talk());
-    let report = home.json(&["replay", file.to_str().unwrap()]);
-    assert_eq!((report["failed"].as_u64(), report["turns"].as_u64()), (Some(0), Some(MESSAGES as u64)));
+    let report = home.json(&["import", "--answer", file.to_str().unwrap()]);
+    assert_eq!(
+        (report[0]["failed"].as_u64(), report[0]["answers"].as_u64()),
+        (Some(0), Some(MESSAGES as u64))
+    );
 
     let daemon = home.daemon(Some(&config)).await;
     let journal = home.state().join("journal");

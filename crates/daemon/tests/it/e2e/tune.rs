@@ -56,7 +56,7 @@ fn a_file_is_tried_against_candidates_and_the_best_is_a_configuration() {
 fn a_channel_is_read_with_its_answers() {
     let home = home();
     let file = home.file("talk.jsonl", talk(12));
-    home.cairn(&["replay", file.to_str().unwrap(), "--channel", "flats"]).ended(0);
+    home.cairn(&["import", "--answer", file.to_str().unwrap(), "--channel", "flats"]).ended(0);
     let json = home.json(&["tune", "flats"]);
     assert_eq!((&json["turns"], &json["agent"]), (&Value::from(12), &Value::from("main")));
     let text = home.cairn(&["tune", "flats"]).ended(0).stdout;
@@ -94,7 +94,7 @@ fn what_cannot_be_tuned_is_explained() {
 }
 
 #[test]
-fn a_channel_with_runs_is_replayed_with_runs_as_they_were() {
+fn a_channel_with_runs_is_simulated_with_runs_as_they_were() {
     let home = home();
     home.config("[defaults]\ncontext_window = 6000\n");
     let line = |idx: usize| {
@@ -104,8 +104,8 @@ fn a_channel_with_runs_is_replayed_with_runs_as_they_were() {
     };
     let file = home.file("talk.jsonl", (0..90).map(line).collect::<String>());
     let file = file.to_str().unwrap();
-    let replayed = home.json(&["replay", file, "--channel", "flats"]);
-    assert_eq!(replayed["emergencies"], 0, "{replayed}");
+    let report = home.json(&["import", "--answer", file, "--channel", "flats"]);
+    assert_eq!(report[0]["emergencies"], 0, "{report}");
     let json = home.json(&["tune", "flats"]);
     let runs = &json["runs"];
     assert!(runs["measured"].as_u64().unwrap() > 0 && runs["summaries"].as_u64().unwrap() > 0, "{runs}");

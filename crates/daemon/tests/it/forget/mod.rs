@@ -35,11 +35,11 @@ fn talked() -> Home {
     };
     talk("one.jsonl", 0..25);
     talk("two.jsonl", 25..50);
-    let report = home.json(&["replay", "one.jsonl"]);
-    assert_eq!(report["failed"], 0, "{report}");
+    let report = home.json(&["import", "--answer", "one.jsonl"]);
+    assert_eq!(report[0]["failed"], 0, "{report}");
     home.json(&["compact", "main", "--wait"]);
     home.cairn(&["new", "main"]).ended(0);
-    home.json(&["replay", "two.jsonl"]);
+    home.json(&["import", "--answer", "two.jsonl"]);
     home.cairn(&["memory", "add", "Marzena is the owner", "--kind", "fact", "--scope", "agent"]).ended(0);
     home.cairn(&["memory", "add", "The ferry is blue", "--kind", "fact", "--scope", "agent"]).ended(0);
     home
@@ -143,7 +143,7 @@ fn others_keep_their_names_and_their_memories() {
         says("ludmila", "Hi Marzena, I went camping with the kids."),
     ];
     home.file("met.jsonl", lines.join("\n"));
-    home.json(&["replay", "met.jsonl", "--channel", "c"]);
+    home.json(&["import", "--answer", "met.jsonl", "--channel", "c"]);
     for (text, scope, subject) in [
         ("Ludmila loves camping.", "agent", "Ludmila"),
         ("Ludmila runs.", "user:local/ludmila", "Ludmila"),

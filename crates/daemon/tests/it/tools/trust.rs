@@ -100,29 +100,30 @@ async fn where_nobody_can_be_asked_a_call_is_denied_at_once_and_it_is_said_how_t
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replay_denies_a_call_that_needs_approval_at_once_and_says_so() {
+async fn an_answering_import_denies_a_call_that_needs_approval_at_once_and_says_so() {
     // Far longer than a test may take: a call that waited would fail it.
     let rig = Plan::one(Over::Stdio, Script::default()).trust("approval_secs = 3600").start().await;
-    let replay = |args: &[&str], id: &str| {
+    let answer = |args: &[&str], id: &str| {
         let line = json!({ "user": "bob", "text": "please write", "id": id }).to_string();
-        command(rig.folder.path(), &[&["replay", "-", "--no-wait"][..], args].concat(), &line).ended(0)
+        command(rig.folder.path(), &[&["import", "-", "--answer", "--no-wait"][..], args].concat(), &line)
+            .ended(0)
     };
     rig.script(&[("files__write", json!({ "text": "x" }))]);
-    let report = replay(&["--json"], "m1").json();
-    assert_eq!((&report["turns"], &report["failed"]), (&json!(1), &json!(0)), "{report}");
-    assert_eq!(report["denied"], json!({ "files/write": 1 }));
+    let report = answer(&["--json"], "m1").json();
+    assert_eq!((&report[0]["answers"], &report[0]["failed"]), (&json!(1), &json!(0)), "{report}");
+    assert_eq!(report[0]["denied"], json!({ "files/write": 1 }));
     rig.script(&[("files__write", json!({ "text": "x" }))]);
-    let shown = replay(&[], "m2").stdout;
+    let shown = answer(&[], "m2").stdout;
     assert!(shown.contains("denied, since nobody can be asked for approval: 1 of files/write\n"), "{shown}");
     assert_eq!(rig.files().effects(), NOBODY);
     assert_eq!(rig.tool_log().await[0]["outcome"], "denied");
-    // Sent before, by one who left while the call waited: the replay joins that turn.
+    // Sent before, by one who left while the call waited: the import joins that turn.
     rig.script(&[("files__write", json!({ "text": "x" }))]);
     let body = json!({ "user": "bob", "text": "please write", "id": "m3" });
     let mut events = rig.client().talk("main", &body).await.unwrap();
     events.wait_for("approval", |_| true).await.unwrap();
     drop(events);
-    assert_eq!(replay(&["--json"], "m3").json()["denied"], json!({ "files/write": 1 }));
+    assert_eq!(answer(&["--json"], "m3").json()[0]["denied"], json!({ "files/write": 1 }));
 }
 
 #[tokio::test(flavor = "multi_thread")]

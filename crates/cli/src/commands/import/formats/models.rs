@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Roles, Talk, TextPart, attachment, json_error, message};
-use crate::jsonl;
+use super::{Roles, Talk, attachment, json_error, message};
+use crate::jsonl::{self, TextPart};
 
 #[derive(Deserialize)]
 struct GptTalk {
@@ -201,9 +201,7 @@ pub(super) fn openclaw(bytes: &[u8], roles: &Roles) -> Result<Vec<Talk>, String>
             Self::Plain(String::new())
         }
     }
-    let lines =
-        jsonl::each(bytes, |_, line| serde_json::from_slice::<Line>(line).map_err(|error| error.to_string()));
-    let lines = lines.map_err(|(line_no, why)| format!("line {line_no}: {why}"))?;
+    let lines = jsonl::each(bytes, |_, line| jsonl::object::<Line>(line))?;
     let id = lines.iter().find(|line| line.kind == "session").map(|line| line.id.clone()).unwrap_or_default();
     let mut talk = Talk { title: id.clone(), id, direct: true, messages: Vec::new(), left_out: 0 };
     for (idx, line) in lines.into_iter().enumerate() {
