@@ -227,9 +227,15 @@ pub struct ArtifactRecord {
     pub id: ArtifactId,
     /// The tool whose result it is; empty for a message.
     pub tool: String,
-    /// The message that it is a copy of, as long as the window shows that.
+    /// The message that it is a copy of, as long as the window shows that. Of a recording: the answer that it speaks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Seq>,
+    /// Of a recording that a person sent: the network's id of its message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_in: Option<MessageId>,
+    /// The name of a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     pub bytes: u64,
     pub lines: u64,
     pub stored_at: Timestamp,
@@ -269,6 +275,8 @@ impl ArtifactRecord {
             id: artifact.id.clone(),
             tool: artifact.tool.clone(),
             message: artifact.message,
+            sent_in: artifact.sent_in.clone(),
+            name: artifact.file.as_ref().map(|file| file.name.clone()),
             bytes: artifact.bytes,
             lines: artifact.lines,
             stored_at: artifact.stored_at,

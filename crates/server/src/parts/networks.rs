@@ -247,6 +247,7 @@ pub fn transcriber(loaded: &Loaded) -> Option<Result<Transcriber, NoWords>> {
         language: config.language.clone(),
         time_limit: Duration::from_secs(config.timeout_secs),
         max_bytes: kib(config.max_mib << 10),
+        keep: config.keep,
     }))
 }
 
