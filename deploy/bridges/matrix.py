@@ -280,8 +280,10 @@ class Bridge:
             except Refused as refused:
                 log("a file cannot be fetched:", refused)
         data = data if len(data) <= FILE_BYTES else b""
+        # https://github.com/matrix-org/matrix-spec-proposals/pull/3245
+        spoken = {"spoken": True} if "org.matrix.msc3245.voice" in content else {}
         return {"name": str(content.get("filename") or content.get("body") or "file")[:200],
-                "media_type": info.get("mimetype"), "data": base64.b64encode(data).decode()}
+                "media_type": info.get("mimetype"), "data": base64.b64encode(data).decode()} | spoken
 
     def hand_in(self, call, body):
         while True:

@@ -482,6 +482,7 @@ pub(crate) fn draft_entry(role: Role, at: Timestamp) -> Entry {
         tool_call_id: None,
         artifact: None,
         provenance: Provenance::default(),
+        spoken: false,
         quotes: false,
         finish: None,
         tokens: 0,

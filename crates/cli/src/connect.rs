@@ -99,6 +99,13 @@ impl Connector {
         connection.finish(answer).await
     }
 
+    /// The bytes that `GET` of a path answers, likewise.
+    pub async fn bytes(&self, path: &str) -> Result<Vec<u8>, Failure> {
+        let connection = self.reading().await?;
+        let answer = connection.client.bytes(path).await.map_err(Failure::from);
+        connection.finish(answer).await
+    }
+
     /// What a call answers that changes something which is there already.
     pub async fn change<T: DeserializeOwned>(
         &self,

@@ -38,6 +38,7 @@ fn accepted(conversation: &Conversation) -> Event {
         chat_name: None,
         language: None,
         provenance: cairn_types::message::Provenance::default(),
+        spoken: false,
         reminder: None,
         fingerprint: String::new(),
         tokens: 30,

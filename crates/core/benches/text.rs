@@ -98,6 +98,7 @@ fn entries(n: u64) -> Vec<Arc<Entry>> {
         tool_call_id: None,
         artifact: None,
         provenance: cairn_types::message::Provenance::default(),
+        spoken: false,
         quotes: false,
         finish: None,
         tokens: 40,

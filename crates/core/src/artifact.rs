@@ -9,9 +9,10 @@ use crate::conversation::Conversation;
 use crate::result_guard::{ResultRoom, beginning};
 use crate::settings::ResultGuardSettings;
 use cairn_types::event::ArtifactEvent;
-use cairn_types::ids::{ArtifactId, Seq};
+use cairn_types::ids::{ArtifactId, MessageId, Seq};
 use cairn_types::message::Artifact;
 use cairn_types::ports::ArtifactLines;
+use cairn_types::text::checksum::checksum;
 use cairn_types::text::escape::short_date;
 
 #[cfg(test)]
@@ -95,6 +96,13 @@ pub fn next_id(conversation: &Conversation, before: usize) -> ArtifactId {
     ArtifactId::from(format!("a{}", last + 1 + before as u64))
 }
 
+/// The id of a recording that came with a message, `before` others of it. A message that comes again gives the same ids, so
+/// that nothing is stored twice; the message's own id, which may name a person, is not to be read from it.
+pub fn recording_id(message: &MessageId, before: usize) -> ArtifactId {
+    let hash = &checksum(message.as_str().as_bytes())[..10];
+    ArtifactId::from(if before == 0 { format!("r{hash}") } else { format!("r{hash}.{}", before + 1) })
+}
+
 /// The id that somebody meant, however they wrote it.
 pub fn named(id: &str) -> ArtifactId {
     ArtifactId::from(id.trim())
@@ -133,7 +141,7 @@ pub fn readable(found: Option<Artifact>, newest: u64, id: &str, from: u64) -> Re
 
 /// The artifacts of a channel that expire now, sorted by id: those that nobody has read for `artifact_days`, and of the
 /// rest, while they take more than `artifact_mib`, those that were read longest ago. Copies of messages stay while the
-/// window shows the message: the history has the whole text anyway. The recording of an answer is a file like any other.
+/// window shows the message: the history has the whole text anyway. Recordings are files like any other.
 pub fn due(
     artifacts: &[Artifact],
     conversation: &Conversation,

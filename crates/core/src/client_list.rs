@@ -70,6 +70,8 @@ impl ClientList {
             language: None,
             reply_to: None,
             provenance: Provenance::default(),
+            spoken: false,
+            recordings: Vec::new(),
             gather: Gather::default(),
         }
     }

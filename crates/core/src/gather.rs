@@ -95,6 +95,7 @@ mod tests {
                 chat_name: None,
                 language: None,
                 provenance: Provenance::default(),
+                spoken: false,
                 reminder: None,
                 fingerprint: String::new(),
                 tokens: 1,

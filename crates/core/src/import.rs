@@ -114,6 +114,7 @@ impl Importer<'_> {
             chat_name: None,
             language: None,
             provenance: Provenance::default(),
+            spoken: false,
             reminder: None,
             tokens: 0,
         };

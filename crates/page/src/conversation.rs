@@ -367,6 +367,7 @@ impl ConversationView<'_> {
                 // One that scrolls is reached by the keyboard.
                 @let long = words.len() > LONG || words.lines().count() > LONG_LINES;
                 @if !words.is_empty() { div.said dir="auto" tabindex=[long.then_some("0")] { (plain(&words)) } }
+                @if let Some(line) = record.reactions_line() { p.note { "Reactions: " (line) } }
                 @if let Some(end) = &record.end { (self.end(record, end)) }
             }
         }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use cairn_types::message::Part;
+use cairn_types::message::{Part, Recording};
 
 use crate::markup::name;
 
@@ -19,7 +19,18 @@ mod zip;
 
 pub use document::{DocumentText, NoText, READ_DOCUMENT, READER_CPU_SECS, READER_MEMORY, read_document};
 pub use download::{DownloadError, Downloads};
+pub(crate) use transcribe::Recorded;
 pub use transcribe::{NoWords, Transcriber, TranscriberSettings};
+
+/// The content of a message.
+#[derive(Debug, Default)]
+pub(crate) struct Content {
+    pub(crate) parts: Vec<Part>,
+    /// Some of it was said in a voice or video message.
+    pub(crate) spoken: bool,
+    /// The recordings in it, where these are kept.
+    pub(crate) recordings: Vec<Recording>,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttachLimits {

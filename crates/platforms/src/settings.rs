@@ -13,6 +13,7 @@ use jiff::SignedDuration;
 use parking_lot::RwLock;
 
 use crate::attach::{AttachLimits, Transcriber};
+use crate::split::code::LongCode;
 
 /// Access rules, attachment limits and display settings of an adapter.
 #[derive(Debug, Clone)]
@@ -36,6 +37,8 @@ pub struct ChatSettings {
     pub transcriber: Option<Arc<Transcriber>>,
     /// Least time between two edits of a draft; `None`: no drafts are shown.
     pub draft_every: Option<Duration>,
+    /// A code block that needs more messages than these is sent as a file; 0: none is.
+    pub long_code_parts: usize,
     pub marks: Marks,
     /// How long a person's next message is waited for before they are answered; zero: not at all.
     pub gather: Duration,
@@ -58,6 +61,7 @@ impl ChatSettings {
             document_reader: attach.document_reader,
             transcriber: None,
             draft_every: None,
+            long_code_parts: 0,
             marks: Marks::default(),
             gather: Duration::ZERO,
             catch_up: CatchUp::default(),
@@ -79,6 +83,12 @@ impl ChatSettings {
     pub(crate) fn gather(&self, answers: Option<&str>) -> Gather {
         let asked = answers.is_some_and(|words| words.contains(['?', '？', '؟']));
         Gather { wait: if asked { Duration::ZERO } else { self.gather }, ..Gather::default() }
+    }
+
+    /// When a code block is sent as a file, on a network that takes files of up to so many bytes, or none.
+    pub(crate) fn long_code(&self, file_max: Option<u64>) -> LongCode {
+        let parts = if file_max.is_some() { self.long_code_parts } else { 0 };
+        LongCode { parts, bytes: file_max.unwrap_or_default() }
     }
 
     /// The limits for attachments. `images`: whether the agent's model takes pictures.

@@ -11,6 +11,7 @@ use layout::{Fence, Layout, Tier};
 use unicode_segmentation::UnicodeSegmentation as _;
 use window::Window;
 
+pub(crate) mod code;
 mod layout;
 #[cfg(test)]
 mod tests;

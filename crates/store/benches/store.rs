@@ -38,6 +38,7 @@ fn record(seq: u64) -> NewRecord {
         tool_call_id: None,
         artifact: None,
         provenance: cairn_types::message::Provenance::default(),
+        spoken: false,
         quotes: false,
         finish: None,
         tokens: 40,

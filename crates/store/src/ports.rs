@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::TrySendError;
 use std::time::{Duration, Instant};
 
-use cairn_core::conversation::{Conversation, Outline};
+use cairn_core::conversation::{Conversation, Outline, Reaction};
 use cairn_core::registry::{RegistryState, UsageDay};
 use cairn_core::spend::{SpendKey, SpendSum};
 use cairn_types::event::{NewRecord, Record, RunEnd, TurnEnd};
@@ -586,6 +586,20 @@ impl Store {
     ) -> Result<HashMap<Seq, TurnEnd>, StoreError> {
         let channel = channel.clone();
         self.look(move |_, reads| reads.turn_ends(&channel, from, to)).await
+    }
+
+    /// People's reactions to the entries of a range, in order, without those that were taken back.
+    ///
+    /// # Errors
+    /// A view or the journal failed.
+    pub async fn reactions(
+        &self,
+        channel: &ChannelId,
+        from: Seq,
+        to: Seq,
+    ) -> Result<HashMap<Seq, Vec<Reaction>>, StoreError> {
+        let channel = channel.clone();
+        self.look(move |_, reads| reads.reactions(&channel, from, to)).await
     }
 
     /// Calls of tools that fit, oldest first, with their records.

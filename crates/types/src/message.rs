@@ -71,25 +71,15 @@ pub enum Part {
     },
 }
 
-/// Ends the line that leads the words of a recording.
-const TRANSCRIBED: &str = ", transcribed]\n";
-
 impl Part {
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into() }
     }
 
-    /// The words of a recording. `called`: how it is named, such as `voice message (12 s)`.
+    /// The words of a recording. `called`: how it is named, such as `voice message (12 s)`. People may type the same; whether
+    /// a message was spoken is in [`Entry::spoken`].
     pub fn transcribed(called: &str, words: &str) -> Self {
-        Self::text(format!("[{called}{TRANSCRIBED}{words}"))
-    }
-
-    /// Whether it is what somebody said in a voice or video message. Somebody who types what marks such words counts as well.
-    pub fn is_spoken(&self) -> bool {
-        let Self::Text { text } = self else { return false };
-        let head = text.lines().next().unwrap_or_default();
-        let is_message = head.starts_with("[voice message") || head.starts_with("[video message");
-        is_message && head.ends_with(TRANSCRIBED.trim_end())
+        Self::text(format!("[{called}, transcribed]\n{words}"))
     }
 }
 
@@ -203,6 +193,9 @@ pub struct Entry {
     /// For a tool's entry: whose text its result has. For a user's entry: whose text it quotes or forwards.
     #[serde(default, rename = "voices", skip_serializing_if = "Provenance::is_empty")]
     pub provenance: Provenance,
+    /// For a user's entry: it was said in a voice or video message.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub spoken: bool,
     /// The text quotes other entries (an offline reply): it is not indexed, so that no search finds an echo.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub quotes: bool,
@@ -231,6 +224,7 @@ impl Entry {
             tool_call_id: None,
             artifact: None,
             provenance: Provenance::default(),
+            spoken: false,
             quotes: false,
             finish: None,
             tokens: 0,
@@ -387,7 +381,21 @@ pub struct Inbound {
     pub reply_to: Option<MessageId>,
     /// Whose text it has besides its author's: the people whom it quotes or forwards.
     pub provenance: Provenance,
+    /// It was said in a voice or video message.
+    pub spoken: bool,
+    /// The recordings in it, where these are kept.
+    pub recordings: Vec<Recording>,
     pub gather: Gather,
+}
+
+/// A recording that came with a message and is kept with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recording {
+    /// Its file name.
+    pub name: String,
+    /// MIME type, such as `audio/ogg`.
+    pub media_type: &'static str,
+    pub data: Arc<[u8]>,
 }
 
 /// What may follow a message and belong to it. By default nothing: the message is whole.
@@ -453,6 +461,9 @@ pub struct Pending {
     /// Whose text it has besides its author's: the people whom it quotes or forwards.
     #[serde(default, rename = "voices", skip_serializing_if = "Provenance::is_empty")]
     pub provenance: Provenance,
+    /// It was said in a voice or video message.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub spoken: bool,
     /// The reminder that became this message. Accepting the message marks it as fired.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reminder: Option<Fired>,
@@ -470,6 +481,7 @@ impl Pending {
             message: Some(self.message.clone()),
             parts: self.parts.clone(),
             provenance: self.provenance.clone(),
+            spoken: self.spoken,
             tokens: self.tokens,
             ..Entry::new(seq, turn, generation, self.at, Role::User)
         }
@@ -629,6 +641,9 @@ pub struct Artifact {
     /// that it speaks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Seq>,
+    /// Of a recording that a person sent: the message that it came with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_in: Option<MessageId>,
     pub bytes: u64,
     /// SHA-256 of its content, in hex; `None` in journals of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -654,20 +669,4 @@ pub struct FileNote {
     pub name: String,
     /// MIME type, such as `image/png`.
     pub media_type: String,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn spoken_is_what_was_said_in_a_message() {
-        assert!(Part::transcribed("voice message (12 s)", "feed the cat").is_spoken());
-        assert!(Part::transcribed("video message", "").is_spoken());
-        for text in ["feed the cat", "[voice message (12 s)] hm", "hm\n[voice message, transcribed]\nhm", ""]
-        {
-            assert!(!Part::text(text).is_spoken(), "{text}");
-        }
-        assert!(!Part::transcribed("audio Song.mp3", "la la").is_spoken());
-    }
 }

@@ -90,6 +90,7 @@ mod tests {
             chat_name: None,
             language: None,
             provenance: cairn_types::message::Provenance::default(),
+            spoken: false,
             reminder: None,
             fingerprint: String::new(),
             tokens: *tokens,

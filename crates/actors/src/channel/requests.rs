@@ -210,6 +210,7 @@ impl ChannelState {
         print: String,
         before: Option<Event>,
     ) -> Result<Admission, Failed<Refusal>> {
+        let kept = self.keep_recordings(inbound).await;
         let turn = self.handle.read(Conversation::next_turn);
         let mut pending = Pending {
             message: inbound.message.clone(),
@@ -222,6 +223,7 @@ impl ChannelState {
             chat_name: self.new_name(inbound),
             language: self.new_language(inbound),
             provenance: inbound.provenance.clone(),
+            spoken: inbound.spoken,
             reminder: None,
             fingerprint: print,
             tokens: 0,
@@ -232,6 +234,8 @@ impl ChannelState {
         let begun = self.next_turn_events(Some(&pending));
         let mut events: Vec<Event> = before.into_iter().collect();
         events.push(Event::Message(MessageEvent::Accepted(pending)));
+        // Behind their message, so that whoever reads the journal knows whose they are.
+        events.extend(kept);
         events.extend(begun);
         self.journal_message(inbound, turn, events).await
     }
@@ -346,7 +350,15 @@ impl ChannelState {
             Change::Reacted { .. } => "reacted",
         };
         metrics::counter!("cairn_amendments_total", "change" => change).increment(1);
-        self.commit(vec![event]).await?;
+        let mut events = vec![event];
+        if matches!(amendment.change, Change::Deleted) {
+            events.extend(self.withdrawn_recordings(&amendment.message).await?);
+        }
+        let withdraws = events.len() > 1;
+        self.commit(events).await?;
+        if withdraws {
+            self.remove_expired();
+        }
         if self.handle.read(Conversation::is_withdrawn) && self.stop_open_turn().await? {
             tracing::info!(channel = %self.handle.id, "a turn was stopped: its question was deleted");
         }

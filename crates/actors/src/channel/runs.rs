@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use cairn_core::artifact::due;
 use cairn_core::compaction::{self, Decision, SummaryDraft};
+use cairn_core::conversation::Conversation;
 use cairn_core::notice::{self, Due};
 use cairn_types::event::{ArtifactEvent, Checkpoint, CompactionEvent, Event, RunOutcome};
 use cairn_types::ids::RunId;
@@ -177,7 +178,9 @@ impl ChannelState {
     /// Expires artifacts that are due, and removes files that a crash left behind: at a wake and then once a day.
     pub(super) async fn expire(&mut self) -> Result<(), ChannelFault> {
         self.later(EXPIRE_EVERY, || ChannelMsg::Expire);
-        if self.handle.read(|conversation| conversation.newest_artifact) == 0 {
+        let has_any =
+            |conversation: &Conversation| conversation.newest_artifact > 0 || conversation.has_recordings;
+        if !self.handle.read(has_any) {
             return Ok(());
         }
         self.remove_expired();
@@ -213,7 +216,7 @@ impl ChannelState {
         Ok(())
     }
 
-    fn remove_expired(&self) {
+    pub(super) fn remove_expired(&self) {
         let (store, channel) = (Arc::clone(&self.shared.ports.store), self.handle.id.clone());
         self.shared.lifecycle.tasks.spawn("remove expired artifacts", async move {
             if let Err(error) = store.remove_expired(&channel).await {

@@ -1,15 +1,20 @@
-//! Answers by voice: the recording of an answer to a voice message follows its text. It is made once the text is journalled, in
-//! a task of its own, and goes out through the outbox. Where it fails, the chat has the text.
+//! Voice: recordings that people send are kept with their messages, and the recording of an answer to a voice message follows
+//! its text. That one is made once the text is journalled, in a task of its own, and goes out through the outbox. Where it
+//! fails, the chat has the text.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use cairn_core::artifact::recording_id;
 use cairn_core::conversation::{Conversation, OpenTurn};
 use cairn_types::event::{ArtifactEvent, DeliveryEvent, Event};
 use cairn_types::ids::{ArtifactId, MessageId, OutboxId, Seq, TurnId};
-use cairn_types::message::Artifact;
-use cairn_types::ports::{NoSpeech, Speaker, StoreError};
+use cairn_types::message::{Artifact, Inbound};
+use cairn_types::ports::{NoSpeech, Refusal, Speaker, StoreError};
 use cairn_types::tool::OutputFile;
+use tokio::time::timeout;
 
+use super::requests::in_time;
 use super::state::{ChannelState, Failed};
 use crate::failure::RuntimeError;
 use crate::handle::ChannelHandle;
@@ -20,6 +25,9 @@ use crate::tools::files::{self, Unsendable};
 const NAME: &str = "answer.ogg";
 
 const MEDIA_TYPE: &str = "audio/ogg";
+
+/// Longest time to keep a recording, for which its message and the turn under way wait.
+const KEEP_LIMIT: Duration = Duration::from_secs(10);
 
 /// An answer that is to be spoken.
 #[derive(Debug, Clone)]
@@ -36,7 +44,7 @@ pub(crate) struct VoiceAnswer {
 pub(super) fn was_spoken(conversation: &Conversation, open: &OpenTurn) -> bool {
     let of_turn = conversation.live.iter().rev().take_while(|entry| entry.turn == open.id);
     let mut asked = of_turn.filter(|entry| entry.message.is_some() && entry.message == open.reply_to);
-    asked.any(|entry| entry.parts.iter().any(|part| part.is_spoken()))
+    asked.any(|entry| entry.spoken)
 }
 
 /// Why an answer is not spoken.
@@ -86,6 +94,45 @@ impl ChannelState {
                 }
             }
         });
+    }
+
+    /// Keeps the recordings of a message that is about to be journalled; the events are to be journalled behind it. One that
+    /// cannot be kept is left out: the message has its words.
+    pub(super) async fn keep_recordings(&mut self, inbound: &Inbound) -> Vec<Event> {
+        let mut kept = Vec::new();
+        for (n, recording) in inbound.recordings.iter().enumerate() {
+            let (id, message) = (recording_id(&inbound.message, n), &inbound.message);
+            let keep = files::keep_recording(&self.shared.ports, &self.handle, id, message, recording);
+            match timeout(KEEP_LIMIT, keep).await {
+                Ok(Ok(artifact)) => kept.push(Event::Artifact(ArtifactEvent::Stored { artifact })),
+                Ok(Err(error)) => {
+                    tracing::warn!(channel = %self.handle.id, %error, "a recording could not be kept; its message is");
+                }
+                Err(_) => {
+                    metrics::counter!("cairn_artifacts_lost_total").increment(1);
+                    tracing::warn!(channel = %self.handle.id, "a recording could not be kept in time; its message is");
+                }
+            }
+        }
+        self.has_stored |= !kept.is_empty();
+        kept
+    }
+
+    /// The recordings of a message that its author deleted expire with it.
+    pub(super) async fn withdrawn_recordings(&self, message: &MessageId) -> Result<Option<Event>, Refusal> {
+        let mut ids = Vec::new();
+        if !self.handle.read(|conversation| conversation.has_recordings) {
+            return Ok(None);
+        }
+        loop {
+            let id = recording_id(message, ids.len());
+            match in_time(self.shared.ports.store.artifact(&self.handle.id, &id)).await? {
+                Some(artifact) if artifact.expired_at.is_none() => ids.push(id),
+                _ => break,
+            }
+        }
+        let expired = ArtifactEvent::Expired { ids: ids.clone(), lost: false };
+        Ok((!ids.is_empty()).then_some(Event::Artifact(expired)))
     }
 
     /// Journals the recording of an answer with its delivery. False: the answer is not in the conversation any more.

@@ -42,6 +42,9 @@ struct DeliveryPart {
     files: Vec<FilePart>,
 }
 
+/// A file of a part, with its bytes where no artifact has them.
+type PartFile = (SentFile, Option<Arc<[u8]>>);
+
 enum Fate {
     There(MessageId),
     Dead(String),
@@ -170,9 +173,15 @@ impl Delivery {
     }
 
     /// The parts of the delivery: those of its text, then the bundles of its files. A short text is the caption of the first
-    /// bundle.
-    async fn parts(&self, words: String) -> Vec<(String, Vec<SentFile>)> {
-        let files = &self.item.files;
+    /// bundle. Long code of an answer is among the files, with its bytes.
+    async fn parts(&self, words: String) -> Vec<(String, Vec<PartFile>)> {
+        let (words, code) = match self.item.note.is_none() {
+            true => self.args.ports.split(&self.platform, words, <dyn Platform>::take_out_code).await,
+            false => (words, Vec::new()),
+        };
+        let mut files: Vec<PartFile> =
+            code.into_iter().map(|FilePart { file, data }| (file, Some(data))).collect();
+        files.extend(self.item.files.iter().map(|file| (file.clone(), None)));
         let is_blank = words.trim().is_empty();
         let fits = !files.is_empty()
             && self.item.edits.is_none()
@@ -186,19 +195,23 @@ impl Delivery {
             let words = self.args.ports.split(&self.platform, words, Platform::split).await;
             parts.extend(words.into_iter().map(|words| (words, Vec::new())));
         }
-        let mut left = files.as_slice();
-        for n in self.platform.bundles(files) {
-            let (bundle, rest) = left.split_at(n.min(left.len()));
-            left = rest;
-            parts.push((std::mem::take(&mut caption), bundle.to_vec()));
+        let described: Vec<SentFile> = files.iter().map(|(file, _)| file.clone()).collect();
+        let bundles = self.platform.bundles(&described);
+        let mut left = files.into_iter();
+        for n in bundles {
+            parts.push((std::mem::take(&mut caption), left.by_ref().take(n).collect()));
         }
         parts
     }
 
     /// Reads files that are to be sent; `None`: one of them is gone.
-    async fn load(&mut self, files: Vec<SentFile>) -> Result<Option<Vec<FilePart>>, Stopped> {
+    async fn load(&mut self, files: Vec<PartFile>) -> Result<Option<Vec<FilePart>>, Stopped> {
         let mut loaded = Vec::with_capacity(files.len());
-        for file in files {
+        for (file, data) in files {
+            if let Some(data) = data {
+                loaded.push(FilePart { file, data });
+                continue;
+            }
             let data = loop {
                 let (store, channel) = (&self.args.ports.store, &self.item.channel);
                 let found = match store.artifact(channel, &file.artifact).await {

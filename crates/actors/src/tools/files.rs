@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use cairn_types::event::{ArtifactEvent, DeliveryEvent, Event, SentFile};
-use cairn_types::ids::{ArtifactId, ChannelId, LOCAL_PLATFORM, OutboxId, Seq, TurnId};
-use cairn_types::message::{Artifact, FileNote};
+use cairn_types::ids::{ArtifactId, ChannelId, LOCAL_PLATFORM, MessageId, OutboxId, Seq, TurnId};
+use cairn_types::message::{Artifact, FileNote, Recording};
 use cairn_types::ports::StoreError;
 use cairn_types::text::checksum::checksum;
 use cairn_types::texts::{Key, Saying};
@@ -106,18 +106,44 @@ pub(crate) async fn keep(
 ) -> Result<Artifact, StoreError> {
     let name = file.name.as_deref().and_then(clean_name);
     let name = name.unwrap_or_else(|| format!("{id}.{}", extension(&file.media_type)));
-    let data: Arc<[u8]> = Arc::from(file.data);
+    let note = FileNote { name, media_type: file.media_type };
+    keep_as(ports, handle, id, tool, note, Arc::from(file.data)).await
+}
+
+/// Keeps a recording that came with a message, likewise.
+pub(crate) async fn keep_recording(
+    ports: &Ports,
+    handle: &ChannelHandle,
+    id: ArtifactId,
+    message: &MessageId,
+    recording: &Recording,
+) -> Result<Artifact, StoreError> {
+    let Recording { name, media_type, data } = recording;
+    let name = clean_name(name).unwrap_or_else(|| format!("{id}.{}", extension(media_type)));
+    let note = FileNote { name, media_type: (*media_type).to_owned() };
+    let kept = keep_as(ports, handle, id, "", note, Arc::clone(data)).await?;
+    Ok(Artifact { sent_in: Some(message.clone()), ..kept })
+}
+
+async fn keep_as(
+    ports: &Ports,
+    handle: &ChannelHandle,
+    id: ArtifactId,
+    tool: &str,
+    note: FileNote,
+    data: Arc<[u8]>,
+) -> Result<Artifact, StoreError> {
     let (bytes, hashed) = (data.len() as u64, Arc::clone(&data));
     let sha256 = off_thread(move || checksum(&hashed)).await.map_err(|panic| StoreError::Io {
         action: "hash the file",
-        path: name.clone(),
+        path: note.name.clone(),
         message: panic.to_string(),
     })?;
     if let Err(error) = ports.store.put_artifact(&handle.id, &id, data).await {
         metrics::counter!("cairn_artifacts_lost_total").increment(1);
         return Err(error);
     }
-    tracing::info!(channel = %handle.id, artifact = %id, tool, bytes, media_type = file.media_type,
+    tracing::info!(channel = %handle.id, artifact = %id, tool, bytes, media_type = note.media_type,
         "a file was stored as an artifact");
     metrics::counter!("cairn_artifacts_stored_total").increment(1);
     metrics::counter!("cairn_artifact_bytes_total").increment(bytes);
@@ -126,6 +152,7 @@ pub(crate) async fn keep(
         id,
         tool: tool.to_owned(),
         message: None,
+        sent_in: None,
         bytes,
         sha256: Some(sha256),
         lines: 0,
@@ -133,7 +160,7 @@ pub(crate) async fn keep(
         used_at: now,
         expired_at: None,
         lost: false,
-        file: Some(FileNote { name, media_type: file.media_type }),
+        file: Some(note),
     })
 }
 

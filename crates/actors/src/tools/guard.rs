@@ -204,6 +204,7 @@ pub(crate) async fn keep(
         id,
         tool,
         message,
+        sent_in: None,
         bytes,
         sha256: Some(checksum(text.as_bytes())),
         lines,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use cairn_core::artifact::{ReadOn, read_on};
-use cairn_core::conversation::Conversation;
+use cairn_core::conversation::{Conversation, Reaction};
 use cairn_core::limits::Price;
 use cairn_core::tune::ScriptEntry;
 use cairn_types::event::{TurnEnd, TurnOutcome};
@@ -14,6 +14,8 @@ use cairn_types::ports::ArtifactLines;
 use cairn_types::tokens::Correction;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+
+use crate::text::one_line;
 
 /// [`EntryRecord::place`] of messages that are accepted and not yet in a turn.
 const PENDING: &str = "pending";
@@ -50,6 +52,23 @@ pub struct EntryRecord {
     /// How its turn ended, if it is the last entry of that turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<EndRecord>,
+    /// People's reactions to an answer, in order. One that was taken back after a turn had shown it to the model stays.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reactions: Vec<ReactionRecord>,
+}
+
+/// A person's reaction.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReactionRecord {
+    pub by: AuthorRecord,
+    /// An emoji, or the name of a custom one between colons.
+    pub emoji: String,
+}
+
+impl ReactionRecord {
+    pub fn of(reaction: &Reaction) -> Self {
+        Self { by: AuthorRecord::of(&reaction.by), emoji: reaction.emoji.clone() }
+    }
 }
 
 /// The end of a turn.
@@ -162,7 +181,25 @@ impl EntryRecord {
             tokens: correction.apply(conversation.weight(entry)),
             place,
             end: None,
+            reactions: Vec::new(),
         }
+    }
+
+    /// Its reactions on one line, as in `👍 Ann, Ben · 🦆 Cleo`; `None`: it has none.
+    pub fn reactions_line(&self) -> Option<String> {
+        let mut by_emoji: Vec<(&str, Vec<String>)> = Vec::new();
+        for ReactionRecord { by, emoji } in &self.reactions {
+            let name = one_line(&by.name);
+            match by_emoji.iter_mut().find(|(known, _)| known == emoji) {
+                Some((_, names)) => names.push(name),
+                None => by_emoji.push((emoji, vec![name])),
+            }
+        }
+        let each: Vec<String> = by_emoji
+            .iter()
+            .map(|(emoji, names)| format!("{} {}", one_line(emoji), names.join(", ")))
+            .collect();
+        (!each.is_empty()).then(|| each.join(" · "))
     }
 
     /// Its text, parts joined by line breaks.
@@ -199,6 +236,7 @@ pub fn pending_records(conversation: &Conversation, correction: &Correction) -> 
         tokens: correction.apply(u64::from(pending.tokens)),
         place: PENDING.to_owned(),
         end: None,
+        reactions: Vec::new(),
     };
     conversation.pending.iter().map(record).collect()
 }
@@ -227,9 +265,15 @@ pub struct ArtifactRecord {
     pub id: ArtifactId,
     /// The tool whose result it is; empty for a message.
     pub tool: String,
-    /// The message that it is a copy of, as long as the window shows that.
+    /// The message that it is a copy of, as long as the window shows that. Of a recording: the answer that it speaks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Seq>,
+    /// Of a recording that a person sent: the network's id of its message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_in: Option<MessageId>,
+    /// The name of a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     pub bytes: u64,
     pub lines: u64,
     pub stored_at: Timestamp,
@@ -269,6 +313,8 @@ impl ArtifactRecord {
             id: artifact.id.clone(),
             tool: artifact.tool.clone(),
             message: artifact.message,
+            sent_in: artifact.sent_in.clone(),
+            name: artifact.file.as_ref().map(|file| file.name.clone()),
             bytes: artifact.bytes,
             lines: artifact.lines,
             stored_at: artifact.stored_at,

@@ -55,6 +55,7 @@ pub use history::ArtifactPage;
 pub use history::ArtifactRecord;
 pub use history::EndRecord;
 pub use history::EntryRecord;
+pub use history::ReactionRecord;
 pub use history::cut_words;
 pub use history::pending_records;
 pub use memories::MemoryChanged;

@@ -36,6 +36,7 @@ fn entry(seq: u64, role: Role, parts: Vec<Part>) -> Entry {
         tool_call_id: None,
         artifact: None,
         provenance: cairn_types::message::Provenance::default(),
+        spoken: false,
         quotes: false,
         finish: None,
         tokens: 10,
@@ -68,6 +69,7 @@ fn conversation() -> Conversation {
         chat_name: None,
         language: None,
         provenance: cairn_types::message::Provenance::default(),
+        spoken: false,
         reminder: None,
         fingerprint: "f".to_owned(),
         tokens: 5,
@@ -230,4 +232,17 @@ fn coverage_has_every_entry_once_in_its_place() {
     }
     let none = Conversation::new("main/local/ops".parse::<ChannelId>().unwrap());
     assert_eq!(coverage(&none), []);
+}
+
+#[test]
+fn reactions_are_a_line_by_emoji() {
+    let conversation = Conversation::new("main/local/main".parse().unwrap());
+    let mut record =
+        EntryRecord::of(&entry(2, Role::Assistant, Vec::new()), &conversation, &Correction::default());
+    assert_eq!(record.reactions_line(), None);
+    for (name, emoji) in [("Ann", "👍"), ("Cleo\n", "🦆"), ("Ben", "👍")] {
+        let by = history::AuthorRecord { id: format!("net/{name}"), name: name.to_owned() };
+        record.reactions.push(ReactionRecord { by, emoji: emoji.to_owned() });
+    }
+    assert_eq!(record.reactions_line().unwrap(), "👍 Ann, Ben · 🦆 Cleo");
 }

@@ -127,6 +127,7 @@ fn entry((turn, seq): (&Turn, u64)) -> Arc<Entry> {
         tool_call_id: None,
         artifact: None,
         provenance: cairn_types::message::Provenance::default(),
+        spoken: false,
         quotes: false,
         finish: None,
         tokens: estimate(&turn.text),

@@ -1,5 +1,10 @@
 //! Commands about channels: channels, context, artifact, compact, new.
 
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
 use axum::http::Method;
 use cairn_types::event::{RunOutcome, RunReport};
 use clap::{Args, Subcommand};
@@ -74,12 +79,13 @@ pub enum ArtifactCommand {
         #[command(flatten)]
         channel: ChannelArg,
     },
-    /// Show lines of an artifact
+    /// Show lines of an artifact, or save it as a file
     #[command(after_help = "\
 Examples:
   cairn artifact show main a3               the first 1000 lines, up to 1 MiB
   cairn artifact show main a3 --from 501 --count 20
   cairn artifact show main a3 --offset 1048576     the middle of a giant line
+  cairn artifact show main r5d41402a --output said.ogg     a recording
 
 Showing an artifact does not count as reading it: it still expires.")]
     Show {
@@ -100,6 +106,9 @@ Showing an artifact does not count as reading it: it still expires.")]
         #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true,
               value_parser = args::number(0, u64::MAX))]
         offset: u64,
+        /// Write all of it, byte for byte, to this file, which must not exist
+        #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "count", "offset"])]
+        output: Option<PathBuf>,
     },
 }
 
@@ -111,7 +120,15 @@ pub async fn artifact(global: Global, command: ArtifactCommand) -> Result<(), Fa
             let records: Vec<ArtifactRecord> = connector.get(&channel_path(&channel, "artifacts")).await?;
             out::record(global.json, &records, |records| artifacts(records))
         }
-        ArtifactCommand::Show { channel, id, from, count, offset } => {
+        ArtifactCommand::Show { channel, id, output: Some(file), .. } => {
+            let channel = connector.channel(&channel.channel, None)?;
+            let path = channel_path(&channel, &format!("artifacts/{}/content", encode(id.trim())));
+            let bytes = connector.bytes(&path).await?;
+            save(&file, &bytes)?;
+            out::note(&format!("{} bytes are in {}", grouped(bytes.len() as u64), file.display()));
+            Ok(())
+        }
+        ArtifactCommand::Show { channel, id, from, count, offset, output: None } => {
             let channel = connector.channel(&channel.channel, None)?;
             let params = [("from", from), ("count", count), ("offset", offset)];
             let params = params.map(|(name, n)| (name, Some(n.to_string())));
@@ -129,9 +146,19 @@ pub async fn artifact(global: Global, command: ArtifactCommand) -> Result<(), Fa
     }
 }
 
+/// Writes a new file that only its owner can read: it may be what somebody said.
+fn save(file: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
+    let written = opened.and_then(|mut open| open.write_all(bytes));
+    written.map_err(|error| {
+        Failure::failed(format!("cannot write {}: {error}", file.display()), "choose another file")
+    })
+}
+
 fn artifacts(records: &[ArtifactRecord]) -> String {
     if records.is_empty() {
-        return "no artifacts: no result of a tool was large, and no message was larger than the window\n"
+        return "no artifacts: no result of a tool was large, no message was larger than the window, and no \
+                recording was kept\n"
             .to_owned();
     }
     let mut table = Table::new(&["id", "from", "bytes", "lines", "stored", "read", "state"], &[2, 3]);
@@ -139,7 +166,11 @@ fn artifacts(records: &[ArtifactRecord]) -> String {
         let gone = |at| if record.lost { "lost".to_owned() } else { format!("expired {}", day(at)) };
         table.row(vec![
             record.id.to_string(),
-            record.message.map_or_else(|| plain(&record.tool), |seq| format!("message {seq}")),
+            match (&record.sent_in, record.message) {
+                (Some(message), _) => format!("sent in {}", plain(message.as_str())),
+                (None, Some(seq)) => format!("message {seq}"),
+                (None, None) => plain(&record.tool),
+            },
             grouped(record.bytes),
             grouped(record.lines),
             minute(record.stored_at),

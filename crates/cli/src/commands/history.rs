@@ -168,6 +168,7 @@ fn shown_entry(record: &EntryRecord, room: usize) -> String {
     let mut lines: Vec<String> = plain(&record.text()).lines().map(str::to_owned).chain(calls).collect();
     let failure = record.end.as_ref().and_then(|end| turn_outcome(Some(&end.outcome)).1);
     lines.extend(failure.map(|why| format!("-- failed: {}", one_line(&why))));
+    lines.extend(record.reactions_line().map(|line| style(format!("reactions: {line}")).dim().to_string()));
     lines.extend(below);
     let lines = lines.iter().map(|line| format!("{INDENT}{line}\n"));
     format!("{head}\n{}", lines.collect::<String>())

@@ -249,6 +249,10 @@ pub struct Network {
     pub drafts: bool,
     #[schemars(range(min = 500, max = 60_000))]
     pub draft_interval_ms: u64,
+    /// A code block of an answer that alone would need more messages than these is sent as a file, named by its language. 0:
+    /// code is never sent as a file. A change takes effect with the next answer.
+    #[schemars(range(max = 100))]
+    pub long_code_parts: u32,
     /// Reactions that mark a message to the bot: when it was accepted, when its answer begins, and when its turn failed. After
     /// an answer the mark goes. An emoji or a name such as "eyes"; on Discord also "name:id" of one of the server's own. Telegram
     /// takes only some emoji, and says which.
@@ -311,6 +315,7 @@ impl Default for Network {
             bots_per_minute: 4,
             drafts: true,
             draft_interval_ms: 2_000,
+            long_code_parts: 3,
             reaction_seen: None,
             reaction_working: None,
             reaction_failed: None,

@@ -35,6 +35,8 @@ pub struct TranscribeConfig {
     pub timeout_secs: u64,
     #[schemars(range(min = 1, max = 25))]
     pub max_mib: u64,
+    /// Keep the recordings as artifacts of their messages. Their transcripts are kept in any case.
+    pub keep: bool,
 }
 
 impl Default for TranscribeConfig {
@@ -47,6 +49,7 @@ impl Default for TranscribeConfig {
             language: None,
             timeout_secs: 60,
             max_mib: 25,
+            keep: false,
         }
     }
 }

@@ -15,6 +15,7 @@ fn artifact(id: &str, used: i64) -> Artifact {
         id: id.into(),
         tool: "flood".to_owned(),
         message: None,
+        sent_in: None,
         bytes: 100_000,
         lines: 1_000,
         stored_at: at(0),

@@ -85,6 +85,7 @@ fn edited(
         language: None,
         // Whoever wrote it besides its author wrote it still.
         provenance: newest.provenance.clone(),
+        spoken: false,
         reminder: None,
         fingerprint: String::new(),
         tokens: 0,

@@ -304,6 +304,11 @@ impl Conversation {
     fn fold_artifact(&mut self, at: Timestamp, event: &ArtifactEvent) {
         if let ArtifactEvent::Stored { artifact } = event {
             self.newest_artifact = self.newest_artifact.max(ordinal(&artifact.id).unwrap_or_default());
+            self.has_recordings |= ordinal(&artifact.id).is_none();
+            if artifact.sent_in.is_some() {
+                // Nothing in the window refers to it.
+                return;
+            }
         }
         artifact::fold(&mut self.artifacts, at, event);
     }

@@ -284,6 +284,9 @@ pub struct Conversation {
     /// The number in the id of the newest artifact, of all generations; 0: there was none.
     #[serde(default)]
     pub newest_artifact: u64,
+    /// It has, or had, recordings, whose ids have no such number.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_recordings: bool,
     /// Tokens that runs took within the last hour.
     #[serde(default)]
     pub spent: VecDeque<Spent>,
@@ -401,6 +404,7 @@ impl Conversation {
             pruned: BTreeMap::new(),
             artifacts: BTreeMap::new(),
             newest_artifact: 0,
+            has_recordings: false,
             spent: VecDeque::new(),
             usage_total: Usage::default(),
             recalled: Vec::new(),

@@ -74,6 +74,7 @@ fn skeleton(entry: &Entry) -> Entry {
         tool_call_id: None,
         artifact: None,
         provenance: Provenance::default(),
+        spoken: entry.spoken,
         quotes: entry.quotes,
         finish: entry.finish,
         tokens: entry.tokens,

@@ -227,8 +227,15 @@ impl Eraser {
         artifact: &mut Artifact,
     ) {
         let named = (channel.clone(), artifact.id.clone());
-        let is_copy = artifact.message.is_some_and(|seq| state.is_erased(seq));
-        if state.is_open_theirs() || is_copy || self.is_renamed(channel) {
+        let is_theirs = match artifact.sent_in.clone() {
+            // Whoever sent it: a turn of somebody else may be open.
+            Some(mut message) => {
+                self.mask.message(&mut message);
+                state.is_pending_theirs(&message)
+            }
+            None => state.is_open_theirs() || artifact.message.is_some_and(|seq| state.is_erased(seq)),
+        };
+        if is_theirs || self.is_renamed(channel) {
             self.artifacts.insert(named.clone());
         }
         if self.artifacts.contains(&named) {

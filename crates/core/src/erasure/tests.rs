@@ -62,6 +62,7 @@ impl Book {
             message: MessageId::from(format!("m{}", self.turns)),
             turn: format!("t{}", self.turns).into(),
             at: Timestamp::from_second(self.turns as i64).unwrap(),
+            spoken: false,
             reminder: None,
             fingerprint: fingerprint(&author, &parts),
             author,
@@ -435,6 +436,7 @@ fn calls_results_and_artifacts_of_their_turns_go_with_their_arguments() {
         id: "a1".into(),
         tool: "lookup".to_owned(),
         message: None,
+        sent_in: None,
         bytes: 9,
         lines: 1,
         stored_at: Timestamp::UNIX_EPOCH,
@@ -504,6 +506,7 @@ fn the_copy_of_a_message_goes_with_it() {
         id,
         tool,
         message,
+        sent_in: None,
         bytes: 1_800,
         lines: 1,
         stored_at,
@@ -690,4 +693,50 @@ fn a_message_whose_id_names_them_gets_another_everywhere() {
 #[case("/7", false)]
 fn a_person_is_named_with_their_platform(#[case] text: &str, #[case] fine: bool) {
     assert_eq!(check_person(text).is_ok(), fine);
+}
+
+#[test]
+fn a_recording_goes_with_who_sent_it_whoever_s_turn_is_open() {
+    let mut book = Book::new();
+    let first = book.accept(GROUP, BEN, "Ben", "anybody here?");
+    let first_seq = book.seq(GROUP);
+    book.add(
+        Some(GROUP),
+        Event::Turn(TurnEvent::Started { turn: "t1".into(), messages: vec![first], first_seq }),
+    );
+    let by_anna = book.accept(GROUP, ANNA, "Anna", "[voice message, transcribed]\nhere");
+    book.add(Some(GROUP), recording("r1", &by_anna));
+    let by_ben = book.accept(GROUP, BEN, "Ben", "[voice message, transcribed]\nhello");
+    book.add(Some(GROUP), recording("r2", &by_ben));
+    for (person, gone) in [(ANNA, "r1"), (BEN, "r2")] {
+        let (left, eraser) = book.erase(person);
+        let ids: Vec<&str> = eraser.artifacts().map(|(_, id)| id.as_str()).collect();
+        assert_eq!(ids, [gone]);
+        let expired = left.iter().filter_map(|record| match &record.event {
+            Event::Artifact(ArtifactEvent::Stored { artifact }) => {
+                artifact.expired_at.map(|_| artifact.id.as_str())
+            }
+            _ => None,
+        });
+        assert_eq!(expired.collect::<Vec<_>>(), [gone]);
+    }
+}
+
+fn recording(id: &str, message: &MessageId) -> Event {
+    let at = Timestamp::UNIX_EPOCH;
+    let artifact = Artifact {
+        id: id.into(),
+        tool: String::new(),
+        message: None,
+        sent_in: Some(message.clone()),
+        bytes: 5,
+        lines: 0,
+        stored_at: at,
+        used_at: at,
+        expired_at: None,
+        sha256: None,
+        lost: false,
+        file: None,
+    };
+    Event::Artifact(ArtifactEvent::Stored { artifact })
 }

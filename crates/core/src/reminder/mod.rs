@@ -158,6 +158,7 @@ pub fn fire(conversation: &Conversation, reminder: &Reminder, now: Timestamp) ->
         chat_name: None,
         language: None,
         provenance: reminder.provenance.clone(),
+        spoken: false,
         reminder: Some(Fired { id: reminder.id.clone(), next }),
         tokens: 0,
     };

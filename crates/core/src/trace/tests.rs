@@ -83,6 +83,7 @@ impl Book {
             chat_name: None,
             language: None,
             provenance: Provenance::default(),
+            spoken: false,
             reminder: None,
             fingerprint: "f".to_owned(),
             tokens: 0,

@@ -290,6 +290,7 @@ impl<'a> Sim<'a> {
                 chat_name: None,
                 language: None,
                 provenance: cairn_types::message::Provenance::default(),
+                spoken: false,
                 reminder: None,
                 fingerprint: String::new(),
                 tokens: *tokens,

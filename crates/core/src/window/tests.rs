@@ -34,6 +34,7 @@ impl Talk {
             message: "m1".into(),
             turn: TurnId::from("t1"),
             at: at(0),
+            spoken: false,
             reminder: None,
             fingerprint: fingerprint(&author, &parts),
             author,

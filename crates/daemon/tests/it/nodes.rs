@@ -3,12 +3,14 @@
 use std::path::Path;
 use std::time::Duration;
 
+use cairn_testkit::clock::wall_time;
 use cairn_testkit::daemon::{Daemon, PATIENCE};
 use cairn_testkit::free_address;
 use cairn_testkit::home::Home;
 use cairn_testkit::model::{FakeModel, Kind};
 use cairn_testkit::postgres::{self, PASSWORD_FILE, Postgres, sql, store_table};
 use cairn_testkit::rig::one_model;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::faults::home::files;
@@ -131,6 +133,39 @@ async fn one_node_leads_and_the_next_takes_over_when_it_is_killed_or_stopped() {
     // Each has all of it at hand.
     assert_eq!(said(&south), all);
     assert_eq!(shown(&south), shown(&north));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
+async fn a_reminder_fires_once_though_another_node_leads_when_it_is_due() {
+    let url = postgres::database();
+    let (north, south) = (node("north", &url), node("south", &url));
+    let leader = run(&north).await;
+    until(&leader, true).await;
+    north.cairn(&["chat", "hello"]).ended(0);
+    let follower = run(&south).await;
+    until(&follower, false).await;
+    let soon = Timestamp::from_second(wall_time().as_second() + 2).unwrap().to_string();
+    north.cairn(&["reminder", "add", "main", &soon, "feed the cat"]).ended(0);
+    leader.kill().await.unwrap();
+    until(&follower, true).await;
+    let fired = |home: &Home| {
+        let history = home.json(&["history", "main"]);
+        let is_it = |entry: &&Value| entry["role"] == "user" && entry.to_string().contains("feed the cat");
+        history.as_array().unwrap().iter().filter(is_it).count()
+    };
+    let is_answered = |history: &Value| history.as_array().unwrap().len() == 4;
+    follower.client().until("/v1/channels/main/history", is_answered).await.unwrap();
+    assert_eq!(fired(&south), 1);
+
+    let back = run(&north).await;
+    until(&back, false).await;
+    follower.stop().await.unwrap();
+    until(&back, true).await;
+    north.cairn(&["chat", "and now?"]).ended(0);
+    assert_eq!((fired(&north), said(&north).len()), (1, 6));
+    assert_eq!(north.json(&["reminder", "list"]), json!([]));
+    back.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

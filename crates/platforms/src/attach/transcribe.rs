@@ -3,9 +3,10 @@
 //! The form: <https://platform.openai.com/docs/api-reference/audio/createTranscription>. Groq, LocalAI, and whisper.cpp's
 //! server with `--inference-path /v1/audio/transcriptions` take the same. Servers judge a recording by the end of its name.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_types::message::Part;
+use cairn_types::message::{Part, Recording};
 use cairn_types::wire::body::{self, BodyError};
 use reqwest::header::CONTENT_TYPE;
 use reqwest::redirect::Policy;
@@ -13,7 +14,7 @@ use reqwest::{Client, Url};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 
-use super::{Attachment, Kind, Unread};
+use super::{Attachment, Content, Kind, Unread};
 use crate::multipart::Multipart;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -40,6 +41,8 @@ pub struct TranscriberSettings {
     pub time_limit: Duration,
     /// Largest recording, in bytes.
     pub max_bytes: usize,
+    /// Recordings are kept with their messages.
+    pub keep: bool,
 }
 
 /// Why there are no words. The text has neither words nor addresses.
@@ -66,6 +69,16 @@ impl NoWords {
             Self::Silence => "silence",
         }
     }
+}
+
+/// A recording in a message.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Recorded<'a> {
+    /// How the message names it.
+    pub(crate) called: &'a str,
+    pub(crate) attachment: &'a Attachment<'a>,
+    /// It is a voice or video message, not a file of sound.
+    pub(crate) is_message: bool,
 }
 
 /// Turns recordings into words.
@@ -133,14 +146,18 @@ impl Transcriber {
         form
     }
 
-    /// A recording as a part of a message: its words, marked as spoken, or only its name. `called`: how it is named.
-    pub(crate) async fn part(
+    /// Adds a recording to a message: its words, or only its name; and its sound, where that is kept.
+    pub(crate) async fn hear(
         &self,
         platform: &'static str,
-        called: &str,
-        attachment: &Attachment<'_>,
+        recorded: Recorded<'_>,
         fetched: Result<Vec<u8>, Unread>,
-    ) -> Part {
+        content: &mut Content,
+    ) {
+        let Recorded { called, attachment, is_message } = recorded;
+        if let (true, Ok(sound)) = (self.settings.keep, &fetched) {
+            content.recordings.push(recording(called, attachment, sound));
+        }
         let (outcome, part) = match fetched {
             Ok(sound) => match self.words(attachment, sound).await {
                 Ok(words) => ("heard", Part::transcribed(called, &words)),
@@ -157,8 +174,28 @@ impl Transcriber {
         };
         metrics::counter!("cairn_transcriptions_total", "platform" => platform, "outcome" => outcome)
             .increment(1);
-        part
+        content.spoken |= is_message && outcome == "heard";
+        content.parts.push(part);
     }
+}
+
+/// A recording as it is kept. Its type is by its ending: what a network says of it is not trusted.
+fn recording(called: &str, attachment: &Attachment<'_>, sound: &[u8]) -> Recording {
+    let ending = ending(attachment);
+    let name = match attachment.shown_name() {
+        name if attachment.name.trim().is_empty() || name.is_empty() => format!("{called}.{ending}"),
+        name => name,
+    };
+    let media_type = match ending {
+        "flac" => "audio/flac",
+        "mp3" | "mpeg" | "mpga" => "audio/mpeg",
+        "m4a" => "audio/mp4",
+        "mp4" => "video/mp4",
+        "wav" => "audio/wav",
+        "webm" => "audio/webm",
+        _ => "audio/ogg",
+    };
+    Recording { name, media_type, data: Arc::from(sound) }
 }
 
 fn named(called: &str, attachment: &Attachment<'_>, note: &str) -> Part {

@@ -346,6 +346,10 @@ impl Platform for Bridge {
         self.shape().first(words)
     }
 
+    fn take_out_code(&self, words: &str) -> (String, Vec<FilePart>) {
+        self.shape().take_out_code(words, self.chat.get().long_code(self.file_max()))
+    }
+
     fn file_max(&self) -> Option<u64> {
         let bytes = self.said.read().hello.file_bytes;
         (bytes > 0).then_some(bytes.min(FILE_MAX))

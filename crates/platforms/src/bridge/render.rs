@@ -2,10 +2,12 @@
 
 use std::fmt::Write as _;
 
+use cairn_types::ports::FilePart;
 use teloxide::types::{MessageEntity, MessageEntityKind};
 
 use super::wire::{Hello, Markup, Unit};
 use crate::markup::telegram::{self, Rendered};
+use crate::split::code::LongCode;
 
 /// What fits into a message of a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +35,11 @@ impl Shape {
     /// The text in parts that fit into one message each.
     pub(super) fn split(self, markdown: &str) -> Vec<String> {
         crate::split::split(markdown, self.limit, &|part| self.over(part))
+    }
+
+    /// The text without long code blocks, which are sent as files.
+    pub(super) fn take_out_code(self, markdown: &str, long: LongCode) -> (String, Vec<FilePart>) {
+        crate::split::code::take_out(markdown, long, self.limit, &|part| self.over(part))
     }
 
     /// The first part of [`Self::split`].

@@ -19,7 +19,7 @@ use super::hub::NoAck;
 use super::routes::NoCall;
 use super::wire::{Ack, Deleted, Delivery, File, Person, ReplyTo, Said, Taken};
 use super::{Bridge, shown};
-use crate::attach::{Attachment, Unread};
+use crate::attach::{Attachment, Content, Recorded, Unread};
 use crate::chat_queues::Tasks;
 use crate::inbound::{Access, Admitted, ChatAddress, InboundPath, Outcome, Sender};
 use crate::markup::name::{display, one_line};
@@ -187,20 +187,22 @@ impl Intake {
         let message = MessageId::from(said.id.as_str());
         let is_deaf = self.path.chat.get().transcriber.is_none();
         let hear = is_deaf || self.path.is_new(&admitted.channel, &message).await;
-        let parts = self.parts(&said, &admitted.agent, hear).await?;
+        let content = self.content(&said, &admitted.agent, hear).await?;
         let direct = admitted.direct;
         let inbound = Inbound {
             channel: admitted.channel,
             message,
             author: admitted.author,
             at,
-            parts,
+            parts: content.parts,
             addressed: admitted.addressed && !late,
             direct,
             language: admitted.language,
             chat_name: said.title.as_deref().map(display).filter(|_| !direct),
             reply_to: said.reply_to.as_ref().map(|reply| MessageId::from(reply.id.as_str())),
             provenance: self.provenance(&said),
+            spoken: content.spoken,
+            recordings: content.recordings,
             gather: self
                 .path
                 .chat
@@ -224,7 +226,7 @@ impl Intake {
             Access::Stranger => return Ok(Taken::Ignored { reason: "its author is unknown".to_owned() }),
             Access::Ignored(reason) => return Ok(Taken::Ignored { reason: reason.to_owned() }),
         };
-        let parts = self.parts(&said, &admitted.agent, true).await?;
+        let Content { parts, .. } = self.content(&said, &admitted.agent, true).await?;
         let Admitted { channel, author, addressed, .. } = admitted;
         let (message, at) = (MessageId::from(said.id.as_str()), self.said_at(said.at));
         let change = Change::Edited { author, parts, addressed };
@@ -300,8 +302,8 @@ impl Intake {
         provenance
     }
 
-    async fn parts(&self, said: &Said, agent: &AgentId, hear: bool) -> Result<Vec<Part>, NoCall> {
-        let mut parts = Vec::new();
+    async fn content(&self, said: &Said, agent: &AgentId, hear: bool) -> Result<Content, NoCall> {
+        let mut content = Content::default();
         let quote = said.reply_to.as_ref().and_then(quoted);
         let words: Vec<&str> = quote
             .iter()
@@ -309,28 +311,30 @@ impl Intake {
             .chain([said.text.trim()].into_iter().filter(|text| !text.is_empty()))
             .collect();
         if !words.is_empty() {
-            parts.push(Part::text(words.join("\n")));
+            content.parts.push(Part::text(words.join("\n")));
         }
         let chat = self.path.chat.get();
         let limits = chat.attach_limits(chat.images.contains(agent));
-        for File { name, media_type, data } in &said.files {
+        for File { name, media_type, spoken, data } in &said.files {
             let bytes = STANDARD.decode(data);
             let bytes = bytes.map_err(|_| NoCall::Malformed("`data` of a file is not base64".to_owned()))?;
             let size = Some(bytes.len() as u64);
             let attachment = Attachment { name, media_type: media_type.as_deref(), size };
             let transcriber = chat.transcriber.as_deref().filter(|_| hear && attachment.is_sound());
-            parts.push(match transcriber {
+            match transcriber {
                 Some(transcriber) => {
                     let heard = attachment.within(transcriber.max_bytes()).map(|_| bytes);
-                    transcriber.part(self.path.platform(), &attachment.shown_name(), &attachment, heard).await
+                    let called = if *spoken { "voice message".to_owned() } else { attachment.shown_name() };
+                    let recorded = Recorded { called: &called, attachment: &attachment, is_message: *spoken };
+                    transcriber.hear(self.path.platform(), recorded, heard, &mut content).await;
                 }
                 None => {
                     let read: Result<Vec<u8>, Unread> = attachment.wanted(&limits).map(|_| bytes);
-                    attachment.read(self.path.platform(), &limits, read).await
+                    content.parts.push(attachment.read(self.path.platform(), &limits, read).await);
                 }
-            });
+            }
         }
-        Ok(parts)
+        Ok(content)
     }
 
     /// Answers a message outside of its conversation.

@@ -132,6 +132,9 @@ pub struct File {
     pub name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub media_type: Option<String>,
+    /// A voice message: its author spoke it for this chat.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub spoken: bool,
     pub data: String,
 }
 

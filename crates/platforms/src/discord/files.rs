@@ -1,10 +1,11 @@
 //! Files that people attach. They are fetched from Discord's hosts without the token.
 
-use cairn_types::message::Part;
 use reqwest::Url;
 
 use super::wire::AttachedFile;
-use crate::attach::{AttachLimits, Attachment, DownloadError, Downloads, Transcriber, Unread};
+use crate::attach::{
+    AttachLimits, Attachment, Content, DownloadError, Downloads, Recorded, Transcriber, Unread,
+};
 
 const HOSTS: [&str; 2] = ["https://cdn.discordapp.com", "https://media.discordapp.net"];
 
@@ -34,14 +35,15 @@ impl Files {
         Ok(Self { platform, downloads: Downloads::new(hosts, own)? })
     }
 
-    /// An attached file as a message part. A file over the limits or that cannot be fetched is only named. Without a
+    /// Adds an attached file to a message. A file over the limits or that cannot be fetched is only named. Without a
     /// `transcriber` recordings are, too.
-    pub(super) async fn part(
+    pub(super) async fn read(
         &self,
         attached: &AttachedFile,
         limits: AttachLimits,
         transcriber: Option<&Transcriber>,
-    ) -> Part {
+        content: &mut Content,
+    ) {
         let attachment = Attachment {
             name: &attached.filename,
             media_type: attached.content_type.as_deref(),
@@ -65,12 +67,15 @@ impl Files {
             Err(unread) => Err(unread),
         };
         let Some(transcriber) = transcriber else {
-            return attachment.read(self.platform, &limits, fetched).await;
+            content.parts.push(attachment.read(self.platform, &limits, fetched).await);
+            return;
         };
         let called = match attached.duration_secs {
             Some(secs) => format!("voice message ({secs:.0} s)"),
             None => format!("audio {}", attachment.shown_name()),
         };
-        transcriber.part(self.platform, &called, &attachment, fetched).await
+        let is_message = attached.duration_secs.is_some();
+        let recorded = Recorded { called: &called, attachment: &attachment, is_message };
+        transcriber.hear(self.platform, recorded, fetched, content).await;
     }
 }

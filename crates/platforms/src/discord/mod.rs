@@ -26,7 +26,7 @@ use std::time::Duration;
 use cairn_types::event::SentFile;
 use cairn_types::ids::{ChannelId as RuntimeChannel, MessageId as RuntimeMessage};
 use cairn_types::ports::{
-    Adapter, AdapterFailure, AdapterPorts, LinkState, Mark, PairingStore, Platform, PlatformStatus,
+    Adapter, AdapterFailure, AdapterPorts, FilePart, LinkState, Mark, PairingStore, Platform, PlatformStatus,
     PlatformTraits, SendError, SendPart, StoreError,
 };
 use futures::FutureExt as _;
@@ -290,6 +290,11 @@ impl Platform for Discord {
 
     fn first_part(&self, words: &str) -> Option<String> {
         crate::markup::discord::first(words)
+    }
+
+    fn take_out_code(&self, words: &str) -> (String, Vec<FilePart>) {
+        let long = self.parts.chat.get().long_code(self.file_max());
+        crate::markup::discord::take_out_code(words, long)
     }
 
     fn file_max(&self) -> Option<u64> {

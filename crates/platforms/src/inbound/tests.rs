@@ -62,6 +62,8 @@ fn inbound(chat: &str, message: &str) -> Inbound {
         language: None,
         reply_to: None,
         provenance: Provenance::default(),
+        spoken: false,
+        recordings: Vec::new(),
         gather: cairn_types::message::Gather::default(),
     }
 }

@@ -4,10 +4,12 @@
 use std::ops::Range;
 
 use cairn_types::ids::DISCORD_MESSAGE_MAX;
+use cairn_types::ports::FilePart;
 use pulldown_cmark::{CodeBlockKind, Event, LinkType, Parser, Tag, TagEnd};
 
 use super::table::Table;
 use super::{NOTHING, language, options, steers};
+use crate::split::code::LongCode;
 
 mod guard;
 #[cfg(test)]
@@ -28,6 +30,11 @@ fn over(markdown: &str) -> Option<usize> {
 /// The text in parts that fit into one message each.
 pub fn split(markdown: &str) -> Vec<String> {
     crate::split::split(markdown, LIMIT, &over)
+}
+
+/// The text without long code blocks, which are sent as files.
+pub(crate) fn take_out_code(markdown: &str, long: LongCode) -> (String, Vec<FilePart>) {
+    crate::split::code::take_out(markdown, long, LIMIT, &over)
 }
 
 /// The first part that [`split`] would return.

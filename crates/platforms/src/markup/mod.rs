@@ -36,7 +36,7 @@ pub(crate) fn steers(c: char) -> bool {
 }
 
 /// The language of a code block, from its info string.
-fn language(info: &str) -> Option<String> {
+pub(crate) fn language(info: &str) -> Option<String> {
     let word = info.split([' ', ',', '{', '\t']).next()?;
     let plain = |c: char| c.is_ascii_alphanumeric() || "_+-.#".contains(c);
     (!word.is_empty() && word.len() <= 32 && word.chars().all(plain)).then(|| word.to_lowercase())

@@ -1,11 +1,13 @@
 //! Markdown for Telegram: plain text with entities for the formatting, never a `parse_mode`.
 
 use cairn_types::ids::TELEGRAM_MESSAGE_MAX;
+use cairn_types::ports::FilePart;
 use pulldown_cmark::{CodeBlockKind, Event, LinkType, Parser, Tag, TagEnd};
 use teloxide::types::{MessageEntity, MessageEntityKind};
 
 use super::table::Table;
 use super::{NOTHING, language, options};
+use crate::split::code::LongCode;
 use writer::Writer;
 
 #[cfg(test)]
@@ -46,6 +48,11 @@ fn over(markdown: &str) -> Option<usize> {
 /// The text in parts that fit into one message each.
 pub fn split(markdown: &str) -> Vec<String> {
     crate::split::split(markdown, LIMIT, &over)
+}
+
+/// The text without long code blocks, which are sent as files.
+pub(crate) fn take_out_code(markdown: &str, long: LongCode) -> (String, Vec<FilePart>) {
+    crate::split::code::take_out(markdown, long, LIMIT, &over)
 }
 
 /// The first part that [`split`] would return.

@@ -34,6 +34,8 @@ pub(super) enum Attached {
     /// A recording, and how it is named.
     Sound {
         name: String,
+        /// It is a voice or video message.
+        is_message: bool,
         file: FileRef,
     },
     Named {
@@ -324,7 +326,9 @@ pub(super) fn attached(message: &Message) -> Vec<Attached> {
     ] {
         out.extend(file.as_ref().map(|file| match what {
             "video" => named(what, file),
-            _ => Attached::Sound { name: called(what, file), file: file.clone() },
+            _ => {
+                Attached::Sound { name: called(what, file), is_message: what != "audio", file: file.clone() }
+            }
         }));
     }
     out

@@ -12,7 +12,7 @@ use super::Telegram;
 use super::api::CallError;
 use super::content::Attached;
 use super::wire::{FileRef, PhotoSize};
-use crate::attach::{AttachLimits, Attachment, Transcriber, Unread};
+use crate::attach::{AttachLimits, Attachment, Content, Recorded, Transcriber, Unread};
 
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -26,22 +26,39 @@ const GET_FILE_MAX: u64 = 20 << 20;
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl Telegram {
-    /// A message's attachments as parts. A file that is too large, of an unsupported kind, or cannot be fetched is only
-    /// named. `hear`: recordings are transcribed.
-    pub(super) async fn parts_of(&self, attached: Vec<Attached>, agent: &AgentId, hear: bool) -> Vec<Part> {
+    /// Adds a message's attachments. A file that is too large, of an unsupported kind, or cannot be fetched is only named.
+    /// `hear`: recordings are transcribed.
+    pub(super) async fn read(
+        &self,
+        attached: Vec<Attached>,
+        agent: &AgentId,
+        hear: bool,
+        content: &mut Content,
+    ) {
         let chat = self.chat.get();
         let transcriber = chat.transcriber.as_deref().filter(|_| hear);
         let limits = chat.attach_limits(chat.images.contains(agent));
-        let mut parts = Vec::with_capacity(attached.len());
         for item in attached {
-            parts.push(match item {
+            let part = match item {
                 Attached::Photo(sizes) => self.photo(sizes, &limits).await,
-                Attached::Document(file) => self.document(&file, &limits, transcriber).await,
-                Attached::Sound { name, file } => self.sound(name, &file, transcriber).await,
+                Attached::Document(file) => {
+                    let name = file.file_name.as_deref().unwrap_or("document");
+                    let (media_type, size) = (file.mime_type.as_deref(), file.file_size);
+                    let attachment = Attachment { name, media_type, size };
+                    if transcriber.is_some() && attachment.is_sound() {
+                        self.sound(&attachment.shown_name(), false, &file, transcriber, content).await;
+                        continue;
+                    }
+                    self.part(&attachment, &file.file_id, &limits).await
+                }
+                Attached::Sound { name, is_message, file } => {
+                    self.sound(&name, is_message, &file, transcriber, content).await;
+                    continue;
+                }
                 Attached::Named { name, media_type } => Part::File { name, media_type, text: None },
-            });
+            };
+            content.parts.push(part);
         }
-        parts
     }
 
     /// Fetches the largest size within the limit. Telegram's photos are always JPEG.
@@ -54,24 +71,18 @@ impl Telegram {
         self.part(&attachment, best.map_or("", |size| &size.file_id), limits).await
     }
 
-    async fn document(
+    /// Adds a recording, with its words.
+    async fn sound(
         &self,
+        called: &str,
+        is_message: bool,
         file: &FileRef,
-        limits: &AttachLimits,
         transcriber: Option<&Transcriber>,
-    ) -> Part {
-        let name = file.file_name.as_deref().unwrap_or("document");
-        let attachment = Attachment { name, media_type: file.mime_type.as_deref(), size: file.file_size };
-        if transcriber.is_some() && attachment.is_sound() {
-            return self.sound(attachment.shown_name(), file, transcriber).await;
-        }
-        self.part(&attachment, &file.file_id, limits).await
-    }
-
-    /// A recording as its words.
-    async fn sound(&self, called: String, file: &FileRef, transcriber: Option<&Transcriber>) -> Part {
+        content: &mut Content,
+    ) {
         let Some(transcriber) = transcriber else {
-            return Part::File { name: called, media_type: file.mime_type.clone(), text: None };
+            let (name, media_type) = (called.to_owned(), file.mime_type.clone());
+            return content.parts.push(Part::File { name, media_type, text: None });
         };
         let name = file.file_name.as_deref().unwrap_or_default();
         // A video message has no type, and is an MP4.
@@ -91,7 +102,8 @@ impl Telegram {
             },
             Err(unread) => Err(unread),
         };
-        transcriber.part(self.link.platform(), &called, &attachment, fetched).await
+        let recorded = Recorded { called, attachment: &attachment, is_message };
+        transcriber.hear(self.link.platform(), recorded, fetched, content).await;
     }
 
     async fn part(&self, attachment: &Attachment<'_>, file: &str, limits: &AttachLimits) -> Part {

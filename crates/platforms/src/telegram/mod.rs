@@ -41,7 +41,7 @@ use cairn_types::event::SentFile;
 use cairn_types::ids::{ChannelId, MessageId};
 use cairn_types::people::access::UNLISTED;
 use cairn_types::ports::{
-    Adapter, AdapterFailure, AdapterPorts, LinkState, Mark, PairingStore, Platform, PlatformStatus,
+    Adapter, AdapterFailure, AdapterPorts, FilePart, LinkState, Mark, PairingStore, Platform, PlatformStatus,
     PlatformTraits, SendError, SendPart,
 };
 use futures::future::BoxFuture;
@@ -258,6 +258,10 @@ impl Platform for Telegram {
 
     fn first_part(&self, words: &str) -> Option<String> {
         rendering::first(words)
+    }
+
+    fn take_out_code(&self, words: &str) -> (String, Vec<FilePart>) {
+        rendering::take_out_code(words, self.chat.get().long_code(self.file_max()))
     }
 
     fn file_max(&self) -> Option<u64> {

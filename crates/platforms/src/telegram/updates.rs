@@ -14,6 +14,7 @@ use super::notice::Notice;
 use super::send::ChatTopic;
 use super::wire::{Membership, Message, ReactionChange, Update};
 use super::words::{self, Given, replied_to};
+use crate::attach::Content;
 use crate::chat_queues::work_off;
 use crate::inbound::{Access, Admitted, ChatAddress, Outcome};
 
@@ -148,7 +149,7 @@ impl InboundHandler {
         // A message that comes again, as after a crash, has its words already.
         let hear =
             self.path.chat.get().transcriber.is_none() || self.path.is_new(&admitted.channel, &id).await;
-        let Some(parts) = self.parts(message, &admitted.agent, hear).await else { return "empty" };
+        let Some(content) = self.content(message, &admitted.agent, hear).await else { return "empty" };
         let unheard = message.is_spoken() && admitted.addressed && due == Due::Now;
         let hint = if unheard { self.path.how_to_hear(&admitted) } else { None };
         let inbound = Inbound {
@@ -156,13 +157,15 @@ impl InboundHandler {
             message: id,
             author: admitted.author,
             at: self.said_at(message),
-            parts,
+            parts: content.parts,
             addressed: admitted.addressed && due == Due::Now,
             direct: admitted.direct,
             language: admitted.language,
             chat_name: self.telegram.name_of(message).filter(|_| !admitted.direct),
             reply_to: replied_to(message).map(|reply| self.telegram.message_id(reply)),
             provenance: content::quoted(message, &self.me, self.path.platform()),
+            spoken: content.spoken,
+            recordings: content.recordings,
             gather: self.gather(message),
         };
         let chat = topic_of(message);
@@ -196,7 +199,9 @@ impl InboundHandler {
             return "edited_command";
         }
         let Some((_, admitted)) = self.admitted(message, Strangers::MayNot).await else { return "ignored" };
-        let Some(parts) = self.parts(message, &admitted.agent, true).await else { return "empty" };
+        let Some(Content { parts, .. }) = self.content(message, &admitted.agent, true).await else {
+            return "empty";
+        };
         let Admitted { channel, author, addressed, .. } = admitted;
         let at = message.edit_date.and_then(|at| Timestamp::from_second(at).ok());
         let at = at.unwrap_or_else(|| self.path.now());
@@ -306,20 +311,20 @@ impl InboundHandler {
         });
     }
 
-    async fn parts(&self, message: &Message, agent: &AgentId, hear: bool) -> Option<Vec<Part>> {
+    async fn content(&self, message: &Message, agent: &AgentId, hear: bool) -> Option<Content> {
         let sent = &self.telegram.sent;
         let place = topic_of(message);
         let latest = replied_to(message)
             .is_some_and(|reply| sent.was_latest(place, reply.message_id, message.message_id));
         let words = content::words(message, &self.me, latest);
-        let mut parts = Vec::new();
+        let mut read = Content::default();
         if !words.is_empty() {
-            parts.push(Part::text(words));
+            read.parts.push(Part::text(words));
         }
         let mut files = content::attached(message);
         files.extend(content::pictures_replied_to(message));
-        parts.extend(self.telegram.parts_of(files, agent, hear).await);
-        (!parts.is_empty()).then_some(parts)
+        self.telegram.read(files, agent, hear, &mut read).await;
+        (!read.parts.is_empty()).then_some(read)
     }
 
     /// Sends the reply for a refused message, if there is one.

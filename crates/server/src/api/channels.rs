@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use cairn_actors::{AgentRuntime, Compaction, RoomMade};
 use cairn_api::error::ApiError;
@@ -15,6 +16,7 @@ use cairn_core::store_port::ChannelLine;
 use cairn_core::store_port::Store as _;
 use cairn_core::window::Frame;
 use cairn_types::ids::{AgentId, ChannelId};
+use cairn_types::message::Artifact;
 use cairn_types::ports::{LineRange, StoreError};
 use cairn_types::tier::Tier;
 use serde::Deserialize;
@@ -189,14 +191,30 @@ pub(super) async fn artifact(
     let offset = query.offset.unwrap_or(0);
     let range = LineRange { from, offset, count, max_bytes: PAGE_MAX_BYTES };
     let found = admin.store.artifact_lines(&channel, &artifact, range).await?;
-    let found = found.ok_or_else(|| {
-        ApiError::not_found(
-            "artifact_lost",
-            format!("the file of artifact {} of {channel} is missing or damaged", artifact.id),
-            "`cairn store verify` lists missing files; a backup may have it",
-        )
-    })?;
+    let found = found.ok_or_else(|| lost_artifact(&channel, &artifact))?;
     Ok(Json(ArtifactPage::of(&artifact, from, found)))
+}
+
+/// `GET /v1/channels/{C}/artifacts/{id}/content`: the bytes of an artifact. Does not count as reading it.
+pub(super) async fn artifact_content(
+    State(admin): State<Shared>,
+    Channel(channel, id): Channel<String>,
+) -> Result<Response, ApiError> {
+    let (conversation, _awake) = admin.conversation(&channel).await?;
+    let found = admin.store.artifact(&channel, &named(&id)).await?;
+    let artifact = readable(found, conversation.newest_artifact, &id, 1).map_err(no_artifact)?;
+    let bytes = admin.store.artifact_bytes(&channel, &artifact).await?;
+    let bytes = bytes.ok_or_else(|| lost_artifact(&channel, &artifact))?;
+    // No browser is to show it as what it says it is.
+    Ok(([(CONTENT_TYPE, "application/octet-stream")], bytes.to_vec()).into_response())
+}
+
+fn lost_artifact(channel: &ChannelId, artifact: &Artifact) -> ApiError {
+    ApiError::not_found(
+        "artifact_lost",
+        format!("the file of artifact {} of {channel} is missing or damaged", artifact.id),
+        "`cairn store verify` lists missing files; a backup may have it",
+    )
 }
 
 fn no_artifact(error: NoArtifact) -> ApiError {

@@ -10,14 +10,15 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use cairn_api::error::ApiError;
 use cairn_store::Totals;
-use cairn_types::ports::{NodeRow, StoreError};
+use cairn_types::ids::ChannelId;
+use cairn_types::ports::{NodeRow, PlatformStatus, StoreError};
 use futures::StreamExt;
 use serde_json::json;
 use tokio_stream::wrappers::BroadcastStream;
 use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
 
 use crate::api::nodes;
-use crate::api::shared::{Shared, no_daemon};
+use crate::api::shared::{Admin, Shared, no_daemon};
 use crate::api::statuses::{agent_statuses, spend_status, store_status};
 use crate::parts::adapters::statuses;
 use crate::reload::ReloadError;
@@ -25,6 +26,9 @@ use cairn_api::records::{AWAKE_SECS, DrainRecord, Reloaded, StatusRecord};
 
 /// After this long without an event, a comment keeps the connection of `GET /v1/events` open.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// Most chats in trouble whose names are looked up.
+const NAMED_MAX: usize = 8;
 
 /// `GET /v1/health`: 200 if messages are accepted and the store can be written. Chat networks that are down and damage
 /// in old parts of the journal are listed, but do not make the daemon unhealthy.
@@ -72,6 +76,8 @@ pub async fn status(State(admin): State<Shared>) -> Result<Json<StatusRecord>, A
     };
     let Some(runtime) = &admin.runtime else { return Ok(Json(stopped)) };
     let health = runtime.health();
+    let mut platforms = statuses(&admin.adapters);
+    name_chats(&admin, &mut platforms).await;
     Ok(Json(StatusRecord {
         running: true,
         state: health.state.to_owned(),
@@ -80,11 +86,31 @@ pub async fn status(State(admin): State<Shared>) -> Result<Json<StatusRecord>, A
         runs: health.runs as u64,
         restarts: health.restarts,
         pairings: admin.people.counts(),
-        platforms: statuses(&admin.adapters),
+        platforms,
         spend: spend_status(runtime, &admin.agent_registry.loaded().config),
         node: nodes::status_of(&admin.store, &admin.agent_registry.loaded()).await,
         ..stopped
     }))
+}
+
+/// Says beside the id of a chat in trouble what people see as its name, where that is known.
+async fn name_chats(admin: &Admin, platforms: &mut [PlatformStatus]) {
+    let config = &admin.agent_registry.loaded().config;
+    let mut left = NAMED_MAX;
+    for PlatformStatus { platform, troubles, .. } in platforms {
+        for trouble in troubles.iter_mut() {
+            let Some((place, why)) = trouble.split_once(": ") else { continue };
+            let Some((_, chat)) = place.rsplit_once(' ').filter(|_| left > 0) else { continue };
+            left -= 1;
+            for agent in &config.agents {
+                let Ok(channel) = ChannelId::new(&agent.id, platform, chat, None) else { continue };
+                if let Some(name) = admin.chat_name(&channel).await {
+                    *trouble = format!("{place} ({name}): {why}");
+                    break;
+                }
+            }
+        }
+    }
 }
 
 /// `GET /v1/events`: all events of the runtime from now on. A reader that is too slow gets `missed` with the number of

@@ -15,7 +15,7 @@ use cairn_types::tokens::Correction;
 use serde::Deserialize;
 
 use crate::api::shared::{Admin, Channel, Page, Params, Shared, limit};
-use cairn_api::records::{EndRecord, EntryRecord, pending_records};
+use cairn_api::records::{EndRecord, EntryRecord, ReactionRecord, pending_records};
 
 #[derive(Debug, Default, Deserialize)]
 pub struct HistoryParams {
@@ -105,10 +105,15 @@ impl Admin {
             (Some(first), Some(last)) => self.store.turn_ends(channel, first.seq, last.seq).await?,
             _ => HashMap::new(),
         };
+        let reactions = match (entries.first(), entries.last()) {
+            (Some(first), Some(last)) => self.store.reactions(channel, first.seq, last.seq).await?,
+            _ => HashMap::new(),
+        };
         let prices = self.agent_registry.loaded().config.prices();
         let record = |entry: &Arc<Entry>| {
             let end = ends.remove(&entry.seq).map(|end| EndRecord::of(end, &prices));
-            EntryRecord { end, ..EntryRecord::of(entry, conversation, correction) }
+            let reactions = reactions.get(&entry.seq).into_iter().flatten().map(ReactionRecord::of).collect();
+            EntryRecord { end, reactions, ..EntryRecord::of(entry, conversation, correction) }
         };
         Ok(entries.iter().map(record).collect())
     }

@@ -108,6 +108,8 @@ impl Fixture {
             language: None,
             reply_to: None,
             provenance: cairn_types::message::Provenance::default(),
+            spoken: false,
+            recordings: Vec::new(),
             gather: cairn_types::message::Gather::default(),
         };
         let mut admission = self.chat_commands.deps.runtime.submit(inbound).await.unwrap();

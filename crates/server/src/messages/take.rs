@@ -74,6 +74,8 @@ pub(super) fn check(api: &LocalApi, channel: &str, request: MessageRequest) -> R
         language: None,
         reply_to: None,
         provenance: cairn_types::message::Provenance::default(),
+        spoken: false,
+        recordings: Vec::new(),
         gather: cairn_types::message::Gather::default(),
     })
 }

@@ -247,6 +247,7 @@ pub fn transcriber(loaded: &Loaded) -> Option<Result<Transcriber, NoWords>> {
         language: config.language.clone(),
         time_limit: Duration::from_secs(config.timeout_secs),
         max_bytes: kib(config.max_mib << 10),
+        keep: config.keep,
     }))
 }
 
@@ -323,6 +324,7 @@ fn chat(Bot { kind, network }: Bot<'_>, config: &Config) -> ChatSettings {
         document_reader: Some(OWN_BINARY),
         transcriber: None,
         draft_every: draft_every(network),
+        long_code_parts: count(u64::from(network.long_code_parts)),
         gather: Duration::from_millis(network.gather_ms),
         catch_up: CatchUp {
             max_age: SignedDuration::from_hours(network.catch_up_hours.cast_signed()),

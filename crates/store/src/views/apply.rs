@@ -134,7 +134,10 @@ fn apply_message(
         MessageEvent::Deleted { message, seqs } => delete(changes, channel, message, seqs),
         // A command may pass messages that wait: it does not tell how far a channel is taken in.
         MessageEvent::CommandTaken { message, .. } => see_only(changes, state, channel, record, message),
-        MessageEvent::SystemSet { .. } | MessageEvent::Reacted { .. } => Ok(()),
+        MessageEvent::Reacted { seq, .. } => {
+            change_seq(changes, channel, *seq, |row| row.reactions.push(record.n))
+        }
+        MessageEvent::SystemSet { .. } => Ok(()),
         MessageEvent::Refused { message } => {
             state.last_message = Some(message.clone());
             see_only(changes, state, channel, record, message)

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use cairn_core::conversation::Conversation;
+use cairn_core::conversation::{Conversation, Reaction};
 use cairn_types::event::{
     CompactionEvent, Event, MessageEvent, Record, RunEnd, TurnEnd, TurnEvent, TurnOutcome,
 };
@@ -240,6 +240,34 @@ impl Reads<'_> {
             }
         }
         Ok(ends)
+    }
+
+    /// People's reactions to the entries of a range, in order, without those that were taken back.
+    pub(crate) fn reactions(
+        &self,
+        channel: &ChannelId,
+        from: Seq,
+        to: Seq,
+    ) -> Result<HashMap<Seq, Vec<Reaction>>, StoreError> {
+        let mut all = HashMap::new();
+        for row in self.seqs(channel, from, to) {
+            let SeqRow { seq, reactions, .. } = row?;
+            let mut stand: Vec<Reaction> = Vec::new();
+            for n in reactions {
+                let event = self.record(channel, n)?.map(|record| record.event);
+                let Some(Event::Message(MessageEvent::Reacted { by, emoji, removed, .. })) = event else {
+                    continue;
+                };
+                stand.retain(|one| one.by.id != by.id || one.emoji != emoji);
+                if !removed {
+                    stand.push(Reaction { seq, by, emoji });
+                }
+            }
+            if !stand.is_empty() {
+                all.insert(seq, stand);
+            }
+        }
+        Ok(all)
     }
 
     /// The entries that a message and its corrections became, in order.

@@ -79,6 +79,7 @@ const HAS_SEQ: u64 = 32;
 const ENDED: u64 = 64;
 const COPIED: u64 = 128;
 const LAST: u64 = 256;
+const REACTED: u64 = 512;
 
 fn flags(of: &[(u64, bool)]) -> u64 {
     of.iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| flag).sum()
@@ -96,6 +97,7 @@ impl Packed for SeqRow {
             (LOST, self.lost),
             (COPIED, self.copy.is_some()),
             (LAST, self.end.is_some()),
+            (REACTED, !self.reactions.is_empty()),
         ];
         put_number(out, flags(&of));
         if let Some((turn, generation)) = &self.taken {
@@ -110,6 +112,10 @@ impl Packed for SeqRow {
         }
         if let Some(end) = self.end {
             put_step(out, self.n, end);
+        }
+        if !self.reactions.is_empty() {
+            put_number(out, self.reactions.len() as u64);
+            self.reactions.iter().for_each(|n| put_step(out, self.n, *n));
         }
     }
 
@@ -127,6 +133,8 @@ impl Packed for SeqRow {
         let edited = if has(EDITED) { Some(take_step(bytes, n)?) } else { None };
         let copy = if has(COPIED) { Some(ArtifactId::from(take_text(bytes)?)) } else { None };
         let end = if has(LAST) { Some(take_step(bytes, n)?) } else { None };
+        let n_reactions = if has(REACTED) { take_number(bytes)? } else { 0 };
+        let reactions = (0..n_reactions).map(|_| take_step(bytes, n)).collect::<Option<_>>()?;
         Some(Self {
             seq,
             n,
@@ -137,6 +145,7 @@ impl Packed for SeqRow {
             lost: has(LOST),
             copy,
             end,
+            reactions,
         })
     }
 }
@@ -311,6 +320,7 @@ mod tests {
             SeqRow { seq: Seq(34), taken: taken.clone(), ..SeqRow::of(Seq(34), 5) },
             SeqRow { taken: taken.clone(), edited: Some(9), deleted: true, ..SeqRow::of(Seq(35), 8) },
             SeqRow { taken, lost: true, expired: true, ..SeqRow::of(Seq(36), u64::MAX) },
+            SeqRow { end: Some(12), reactions: vec![14, 90, 15], ..SeqRow::of(Seq(37), 11) },
             SeqRow { edited: Some(0), ..SeqRow::of(Seq(u64::MAX), 1) },
         ];
         there_and_back(&rows);

@@ -15,7 +15,7 @@ use crate::journal::open::Checkpoint;
 use crate::journal::segment::Position;
 
 /// Version of the rows; views of another version are made again.
-pub(crate) const FORMAT: u32 = 13;
+pub(crate) const FORMAT: u32 = 14;
 
 /// Stands in the place of a turn's id for what has none: a command, or a message that a limit refused.
 pub(crate) const COMMAND: &str = "command";
@@ -99,6 +99,8 @@ pub(crate) struct SeqRow {
     pub(crate) copy: Option<ArtifactId>,
     /// It was the last of its turn: the record of the turn's end.
     pub(crate) end: Option<u64>,
+    /// The records of people's reactions to it, and of those that they took back.
+    pub(crate) reactions: Vec<u64>,
 }
 
 impl SeqRow {
@@ -114,6 +116,7 @@ impl SeqRow {
             lost: false,
             copy: None,
             end: None,
+            reactions: Vec::new(),
         }
     }
 }

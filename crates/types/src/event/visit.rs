@@ -233,6 +233,7 @@ fn accepted<V: Visit>(v: &mut V, pending: &mut Pending) -> bool {
         chat_name,
         language: _,
         provenance: of,
+        spoken: _,
         reminder: _,
         fingerprint: hash,
         tokens: _,
@@ -328,6 +329,7 @@ fn added<V: Visit>(v: &mut V, entry: &mut Entry) -> bool {
         tool_call_id: _,
         artifact: _,
         provenance: of,
+        spoken: _,
         quotes: _,
         finish: _,
         tokens: _,
@@ -487,6 +489,7 @@ fn artifact<V: Visit>(v: &mut V, event: &mut ArtifactEvent) -> bool {
                 id: _,
                 tool: _,
                 message: _,
+                sent_in,
                 bytes: _,
                 sha256: _,
                 lines: _,
@@ -496,7 +499,8 @@ fn artifact<V: Visit>(v: &mut V, event: &mut ArtifactEvent) -> bool {
                 lost: _,
                 file,
             } = artifact;
-            each(file, |FileNote { name, media_type: _ }| v.words(name, Kind::Said))
+            let ids = each(sent_in, |message| v.message(message));
+            ids | each(file, |FileNote { name, media_type: _ }| v.words(name, Kind::Said))
         }
         ArtifactEvent::Used { id: _ } | ArtifactEvent::Expired { ids: _, lost: _ } => false,
     }

@@ -213,6 +213,12 @@ pub trait Platform: Send + Sync + 'static {
         self.split(words).into_iter().next()
     }
 
+    /// Takes long code blocks out of a text, to be sent as files behind it, and leaves their names in their places. The same
+    /// text always gives the same. The files have no artifacts.
+    fn take_out_code(&self, words: &str) -> (String, Vec<FilePart>) {
+        (words.to_owned(), Vec::new())
+    }
+
     /// Largest file that can be sent, in bytes; none: the platform takes no files.
     fn file_max(&self) -> Option<u64> {
         None

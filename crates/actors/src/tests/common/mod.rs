@@ -293,6 +293,8 @@ pub(crate) fn message(channel: &ChannelId, id: &str, text: &str) -> Inbound {
         language: None,
         reply_to: None,
         provenance: cairn_types::message::Provenance::default(),
+        spoken: false,
+        recordings: Vec::new(),
         gather: cairn_types::message::Gather::default(),
     }
 }

@@ -93,6 +93,8 @@ impl Written {
             language: None,
             reply_to: None,
             provenance: cairn_types::message::Provenance::default(),
+            spoken: false,
+            recordings: Vec::new(),
             gather: self.gather(),
         }
     }

@@ -252,6 +252,7 @@ fn lookup(book: &mut Book, provenance: Provenance, artifact: Option<&str>) {
             id: id.into(),
             tool: "history_read".to_owned(),
             message: None,
+            sent_in: None,
             bytes: 9,
             lines: 1,
             stored_at: Timestamp::UNIX_EPOCH,

@@ -224,6 +224,7 @@ impl Talk<'_> {
             message,
             turn: turn.clone(),
             at: SystemClock.now(),
+            spoken: false,
             reminder: None,
             fingerprint: fingerprint(&author, &parts),
             author,

@@ -1,6 +1,7 @@
 //! What goes through a bridge: messages, edits, deletions, commands, files, and who is let in.
 
 use cairn_testkit::model::{Answer, Kind};
+use cairn_testkit::speech::FakeSpeech;
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
@@ -214,5 +215,41 @@ async fn what_was_said_too_long_ago_is_kept_and_not_answered() {
     rig.settled().await;
     let requests = rig.requests();
     assert!(requests.len() == 1 && requests[0].contains("long ago"), "{requests:?}");
+    rig.assert_clean();
+}
+
+#[tokio::test]
+async fn a_voice_message_is_heard_kept_and_answered_by_voice() {
+    let speech = FakeSpeech::start().await;
+    let url = speech.base_url();
+    let tables = format!(
+        "[transcribe]\nmodel = \"base\"\nbase_url = \"{url}\"\nkeep = true\n\n[speak]\nmodel = \"tts\"\nbase_url = \"{url}\"\n"
+    );
+    let rig = Rig::start(&format!("\n{tables}")).await;
+    let mut stream = rig.connect().await;
+    speech.say("the ash is in leaf");
+    speech.say("a song of elms");
+    let with = |id: &str, name: &str, spoken: bool| {
+        let mut message = said(id, "");
+        message["files"] =
+            json!([{ "name": name, "media_type": "audio/ogg", "spoken": spoken, "data": "b2FrCg==" }]);
+        message
+    };
+    rig.called("messages", &with("m1", "leaf.ogg", true)).await;
+    let answer = stream.next("message").await;
+    rig.sent(&answer, "b1").await;
+    let voice = stream.next("message").await;
+    assert_eq!(voice["files"][0]["name"], "answer.ogg", "{voice}");
+    rig.sent(&voice, "b2").await;
+    // A file of sound is none, whatever it is called.
+    rig.called("messages", &with("m2", "voice message (1 s), transcribed.ogg", false)).await;
+    let answer = stream.next("message").await;
+    rig.sent(&answer, "b3").await;
+    rig.settled().await;
+    assert_eq!(speech.spoken().len(), 1);
+    assert!(rig.requests()[0].contains("[voice message, transcribed]\\nthe ash is in leaf"));
+    let listed = rig.cairn(&["artifact", "list", "main/meadow/dm-ann", "--json"]).await.ended(0).json();
+    let sent_in: Vec<&Value> = listed.as_array().unwrap().iter().map(|one| &one["sent_in"]).collect();
+    assert_eq!(sent_in, [&json!("m1"), &Value::Null, &json!("m2")], "{listed}");
     rig.assert_clean();
 }

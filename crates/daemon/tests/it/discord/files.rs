@@ -86,3 +86,33 @@ async fn the_text_of_documents_is_read() {
     }
     rig.assert_clean();
 }
+
+#[tokio::test]
+async fn long_code_is_one_file_though_the_daemon_is_killed_and_the_history_has_it_as_it_was() {
+    let mut rig = Rig::start().await;
+    let code: String = (0..500).map(|n| format!("let x{n} = {n};\n")).collect();
+    let short = "```sh\ncargo run\n```";
+    rig.model.push(Kind::Reply, Answer::text(format!("Here:\n\n```rust\n{code}```\n\nRun it:\n\n{short}")));
+    rig.discord.fail_next(Route::Send, Fault::HungAnswer);
+    rig.discord.post(ROOM, "alice", "show me").mention_bot().send();
+    rig.discord.wait_sent(ROOM, 1).await;
+    rig.kill().await;
+    rig.back().await;
+    rig.discord.wait_until("the repeat", |discord| discord.sent(ROOM)[0].repeats == 1).await;
+    let sent = rig.discord.sent(ROOM).remove(0);
+    assert_eq!(sent.content, format!("Here:\n\n📎 `code.rs`\n\nRun it:\n\n{short}"));
+    let upload = &sent.uploads[0];
+    assert_eq!((upload.name.as_str(), sent.uploads.len()), ("code.rs", 1));
+    assert_eq!(String::from_utf8(upload.bytes.clone()).unwrap(), code);
+    let history = rig.json_of(&["history", &format!("main/discord/{ROOM}")]).await;
+    assert!(history[1]["parts"][0]["text"].as_str().unwrap().contains("let x499 = 499;"), "{history}");
+
+    rig.stop().await;
+    rig.configure("[discord]\n", "[discord]\nlong_code_parts = 0\n");
+    rig.back().await;
+    rig.model.push(Kind::Reply, Answer::text(format!("```rust\n{code}```")));
+    rig.discord.post(ROOM, "alice", "again").mention_bot().send();
+    let sent = rig.discord.wait_sent(ROOM, 5).await;
+    assert!(sent[1..].iter().all(|part| part.content.starts_with("```rust") && part.uploads.is_empty()));
+    rig.assert_clean();
+}

@@ -228,6 +228,16 @@ async fn what_people_react_with_is_told_to_the_model_and_to_nobody_else() {
     );
     rig.ask(ROOM, "alice", "once more").await;
     assert!(!rig.requests().pop().unwrap().contains("Reactions"));
+    let channel = format!("main/discord/{ROOM}");
+    let history = rig.json_of(&["history", &channel]).await;
+    let reacted = history.as_array().unwrap().iter().filter(|entry| !entry["reactions"].is_null());
+    let reacted: Vec<_> = reacted.collect();
+    let emoji: Vec<_> =
+        reacted[0]["reactions"].as_array().unwrap().iter().filter_map(|one| one["emoji"].as_str()).collect();
+    assert_eq!((reacted.len(), emoji), (1, vec!["👍", ":party_cat:"]), "{history}");
+    assert_eq!(reacted[0]["parts"][0]["text"], "echo: is it late?");
+    let drawn = rig.cairn_with(&["history", &channel]).await.ended(0).stdout;
+    assert!(drawn.contains("echo: is it late?\n        reactions: 👍 alice · :party_cat: bob\n"), "{drawn}");
     rig.assert_clean();
 }
 

@@ -47,6 +47,7 @@ fn undelivered(id: &str, receipt: Receipt) -> Vec<Event> {
         turn: "t1".into(),
         at: Timestamp::UNIX_EPOCH,
         author: ann(),
+        spoken: false,
         reminder: None,
         fingerprint: fingerprint(&ann(), &parts),
         parts,

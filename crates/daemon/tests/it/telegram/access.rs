@@ -60,6 +60,9 @@ async fn in_a_group_it_answers_who_calls_it_and_knows_what_was_said_before() {
     assert_eq!(rig.asked(), 2);
     assert!(rig.telegram.sent(other).is_empty());
     assert!(rig.log().contains(&other.to_string()), "the log tells by which id a group can be served");
+    rig.telegram.kick(hut, &rig.alice);
+    let place = format!("chat {hut} (Quokka hut): the bot was put out of the chat");
+    rig.status_until(|line| line["troubles"].to_string().contains(&place)).await;
     rig.end().await;
 }
 

@@ -162,3 +162,41 @@ async fn in_a_long_document_the_model_reads_on() {
     assert!(request.contains("[artifact a1 from line 1200"), "{request}");
     rig.end().await;
 }
+
+#[tokio::test]
+async fn long_code_is_a_file_named_by_its_language() {
+    let rig = Rig::open().await;
+    let code: String = (0..1_000).map(|n| format!("quokka_{n} = {n}\n")).collect();
+    rig.model.push(Kind::Reply, Answer::text(format!("Here, quokka:\n\n```python\n{code}```")));
+    rig.telegram.say(rig.alice.id, &rig.alice, "show me the quokka");
+    rig.telegram.wait_sent(rig.alice.id, 1).await;
+    rig.delivered().await;
+    let uploads = rig.telegram.uploads(rig.alice.id);
+    let expected = ("document", "code.py", "Here, quokka:\n\n📎 code.py", code.into_bytes());
+    assert_eq!(seen(&uploads), [expected]);
+    assert_eq!(rig.telegram.sent(rig.alice.id).len(), 1);
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_server_with_send_files_off_sends_no_file_unless_the_model_sends_it() {
+    let (mut rig, _server) = rig(Script::default()).await;
+    rig.stop().await;
+    rig.rewrite("id = \"files\"\n", "id = \"files\"\nsend_files = false\n");
+    rig.restart().await;
+    script(&rig, "files__mixed", json!({}), "I keep them, quokka.");
+    rig.telegram.say(rig.alice.id, &rig.alice, "show me the quokka");
+    let sent = rig.telegram.wait_sent(rig.alice.id, 1).await;
+    rig.delivered().await;
+    assert_eq!(
+        (sent[0].text.as_str(), rig.telegram.uploads(rig.alice.id).len()),
+        ("I keep them, quokka.", 0)
+    );
+    let request = rig.last_request();
+    assert_eq!(request.matches("kept, not sent to the chat").count(), 3, "{request}");
+    script(&rig, "send_file", json!({ "id": "a1" }), "There, quokka.");
+    rig.telegram.say(rig.alice.id, &rig.alice, "then send the quokka");
+    rig.telegram.wait_sent(rig.alice.id, 3).await;
+    assert_eq!(rig.telegram.uploads(rig.alice.id)[0].bytes, bytes(PNG));
+    rig.end().await;
+}

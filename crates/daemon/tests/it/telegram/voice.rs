@@ -21,9 +21,9 @@ async fn listening(world: World, speech: &FakeSpeech, keys: &str) -> Rig {
 }
 
 #[tokio::test]
-async fn the_words_are_the_message_marked_as_spoken_and_asked_for_once() {
+async fn the_words_are_the_message_asked_for_once_and_its_sound_is_kept() {
     let speech = FakeSpeech::start().await;
-    let mut rig = listening(World::new().await, &speech, "").await;
+    let mut rig = keeping(&speech).await;
     speech.say("feed the quokka at nine");
     rig.telegram.say(rig.alice.id, &rig.alice, voice());
     rig.telegram.wait_sent(rig.alice.id, 1).await;
@@ -44,8 +44,31 @@ async fn the_words_are_the_message_marked_as_spoken_and_asked_for_once() {
     rig.ask(&rig.alice, "what was that, quokka?").await;
     assert!(rig.last_request().contains("feed the quokka at nine"));
     assert_eq!(speech.heard().len(), 1, "what is journalled is asked for by nobody");
+    let channel = format!("main/telegram/{}", rig.alice.id);
+    let listed = rig.json(&["artifact", "list", &channel]).await;
+    assert_eq!(
+        (listed.as_array().unwrap().len(), &listed[0]["name"]),
+        (1, &"voice message (12 s).ogg".into())
+    );
+    let (_, drawn) = rig.cairn(&["artifact", "list", &channel]).await;
+    assert!(drawn.contains("sent in "), "{drawn}");
+    let (id, file) = (listed[0]["id"].as_str().unwrap(), rig.state().join("said.ogg"));
+    let saved = rig.cairn(&["artifact", "show", &channel, id, "--output", file.to_str().unwrap()]).await;
+    assert_eq!((saved.0, std::fs::read(&file).unwrap().as_slice()), (0, b"voice".as_slice()), "{saved:?}");
+    rig.cairn(&["forget-user", &format!("telegram/{}", rig.alice.id), "--yes"]).await;
+    let (code, _) = rig.cairn(&["artifact", "list", &channel]).await;
+    let left = std::fs::read_dir(rig.state().join("artifacts")).unwrap().count();
+    assert_eq!((code, left), (4, 0), "the private chat is gone with its recordings");
     speech.assert_clean();
     rig.end().await;
+}
+
+async fn keeping(speech: &FakeSpeech) -> Rig {
+    let mut rig = listening(World::new().await, speech, "").await;
+    rig.stop().await;
+    rig.rewrite("[transcribe]", "[transcribe]\nkeep = true");
+    rig.restart().await;
+    rig
 }
 
 #[tokio::test]
@@ -155,6 +178,7 @@ async fn what_was_asked_by_voice_is_answered_by_text_then_by_voice() {
     assert!(uploads[0].caption.is_empty(), "{uploads:?}");
     // What is written is answered in writing.
     rig.ask(&rig.alice, "and in writing, quokka?").await;
+    rig.ask(&rig.alice, "[voice message (3 s), transcribed]\nand typed, quokka?").await;
     rig.delivered().await;
     assert_eq!((speech.spoken().len(), rig.telegram.uploads(rig.alice.id).len()), (1, 1));
     let channel = format!("main/telegram/{}", rig.alice.id);

@@ -8,6 +8,7 @@ use cairn_types::wire::backoff::Backoff;
 use serenity::all::{ChannelId, GuildId, UserId};
 
 use super::{InboundHandler, Item};
+use crate::attach::Content;
 use crate::discord::outbox::number;
 use crate::discord::places::ChannelRef;
 use crate::discord::rest::RestError;
@@ -225,7 +226,7 @@ impl InboundHandler {
         // A message that comes again, as after a crash, has its words already.
         let hear = self.path.chat.get().transcriber.is_none()
             || self.path.is_new(&served.admitted.channel, &id).await;
-        let Some(parts) = self.parts(&served, hear).await else { return };
+        let Some(content) = self.content(&served, hear).await else { return };
         let Served { message, admitted } = served;
         let is_spoken = message.attachments.iter().any(|attached| attached.duration_secs.is_some());
         let hint = if is_spoken && admitted.addressed { self.path.how_to_hear(&admitted) } else { None };
@@ -238,13 +239,15 @@ impl InboundHandler {
             message: id,
             author: admitted.author,
             at: time_of(message.id.get()),
-            parts,
+            parts: content.parts,
             addressed: admitted.addressed,
             direct: admitted.direct,
             language: admitted.language,
             chat_name: self.places.name_of(message.channel_id),
             reply_to: reply_to.map(|answered| RuntimeMessage::new(answered.id.to_string())),
             provenance: self.quoted(&message),
+            spoken: content.spoken,
+            recordings: content.recordings,
             gather: self.path.chat.get().gather(answers),
         };
         let outcome = self.path.submit(inbound, || ()).await;
@@ -259,7 +262,7 @@ impl InboundHandler {
 
     /// Passes an edited message to the runtime.
     pub(super) async fn amend_edited(&self, served: Served) {
-        let Some(parts) = self.parts(&served, true).await else { return };
+        let Some(Content { parts, .. }) = self.content(&served, true).await else { return };
         let Served { message, admitted: Admitted { channel, author, addressed, .. } } = served;
         let (id, at) = (RuntimeMessage::new(message.id.to_string()), self.path.now());
         let change = Change::Edited { author, parts, addressed };
@@ -288,15 +291,15 @@ impl InboundHandler {
         provenance
     }
 
-    /// The content of a message as parts; `None` if it is empty. `hear`: recordings are transcribed.
-    async fn parts(&self, served: &Served, hear: bool) -> Option<Vec<Part>> {
+    /// The content of a message; `None` if it is empty. `hear`: recordings are transcribed.
+    async fn content(&self, served: &Served, hear: bool) -> Option<Content> {
         let me = (*self.me.lock())?;
         let Served { message, admitted } = served;
         let last_own = self.outbox.last(message.channel_id);
         let words = Reading { me, places: &self.places, last_own }.words(message);
-        let mut parts = Vec::new();
+        let mut content = Content::default();
         if !words.is_empty() {
-            parts.push(Part::text(words));
+            content.parts.push(Part::text(words));
         }
         let chat = self.path.chat.get();
         let limits = chat.attach_limits(chat.images.contains(&admitted.agent));
@@ -304,9 +307,9 @@ impl InboundHandler {
         let forwarded = message.message_snapshots.iter().flat_map(|snapshot| &snapshot.message.attachments);
         let answered = message.referenced_message.iter().flat_map(|answered| answered.pictures());
         for attached in message.attachments.iter().chain(forwarded).chain(answered) {
-            parts.push(self.outbox.files.part(attached, limits, transcriber).await);
+            self.outbox.files.read(attached, limits, transcriber, &mut content).await;
         }
-        (!parts.is_empty()).then_some(parts)
+        (!content.parts.is_empty()).then_some(content)
     }
 }
 
