@@ -85,6 +85,11 @@ impl Client {
         read(response).await.map(|record| (record, said))
     }
 
+    /// `GET`: the bytes of the answer.
+    pub async fn bytes(&self, path: &str) -> Result<Vec<u8>, CallError> {
+        whole(self.send(request(Method::GET, path, None::<&()>, "*/*")?).await?).await
+    }
+
     /// `POST` with a JSON body.
     pub async fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, CallError> {
         self.call(Method::POST, path, Some(body)).await

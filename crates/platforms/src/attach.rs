@@ -171,6 +171,27 @@ impl Attachment<'_> {
         }
     }
 
+    /// A file whose bytes are here, as a part of a message: the words of a recording, or what [`Attachment::read`] makes of
+    /// it.
+    pub async fn take(
+        &self,
+        platform: &'static str,
+        limits: &AttachLimits,
+        transcriber: Option<&Transcriber>,
+        bytes: Vec<u8>,
+    ) -> Part {
+        match transcriber.filter(|_| self.is_sound()) {
+            Some(transcriber) => {
+                let heard = self.within(transcriber.max_bytes()).map(|_| bytes);
+                transcriber.part(platform, &self.shown_name(), self, heard).await
+            }
+            None => {
+                let read = self.wanted(limits).map(|_| bytes);
+                self.read(platform, limits, read).await
+            }
+        }
+    }
+
     fn named(&self, size: Option<u64>, unread: Unread) -> Part {
         let mut notes: Vec<String> = size.map(readable).into_iter().collect();
         match unread {
@@ -210,8 +231,8 @@ impl Attachment<'_> {
     }
 }
 
-/// The MIME type of a picture, by its first bytes.
-fn image_type(bytes: &[u8]) -> Option<&'static str> {
+/// The MIME type of a picture that browsers and models show, by its first bytes; `None`: it is none.
+pub fn image_type(bytes: &[u8]) -> Option<&'static str> {
     let is_webp = bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP".as_slice());
     let known: [(bool, &str); 4] = [
         (bytes.starts_with(b"\x89PNG\r\n\x1a\n"), "image/png"),

@@ -125,7 +125,7 @@ fn replaced(before: &[RegionRecord], now: &[RegionRecord]) -> Vec<RegionDiff> {
             Some(at) => {
                 let other = left.remove(at);
                 let (kind, id) = (region.kind.clone(), region.id.clone());
-                let lines = lines(&other.text, &region.text);
+                let lines = line_diff(&other.text, &region.text);
                 out.push(RegionDiff { kind, id, change: Change::Changed, lines });
             }
             None => out.push(whole(region, Change::Added)),
@@ -146,7 +146,8 @@ fn whole(region: &RegionRecord, change: Change) -> RegionDiff {
     RegionDiff { kind: region.kind.clone(), id: region.id.clone(), change, lines }
 }
 
-fn lines(before: &str, now: &str) -> Vec<LineDiff> {
+/// Compares two texts line by line.
+pub fn line_diff(before: &str, now: &str) -> Vec<LineDiff> {
     let diff = TextDiff::from_lines(before, now);
     let line = |change: similar::Change<&str>| LineDiff {
         change: match change.tag() {

@@ -1,5 +1,10 @@
 //! Commands about channels: channels, context, artifact, compact, new.
 
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
 use axum::http::Method;
 use cairn_types::event::{RunOutcome, RunReport};
 use clap::{Args, Subcommand};
@@ -101,6 +106,22 @@ Showing an artifact does not count as reading it: it still expires.")]
               value_parser = args::number(0, u64::MAX))]
         offset: u64,
     },
+    /// Write an artifact to a file: a file that the bot handed out, or a whole result
+    #[command(after_help = "\
+Example:
+  cairn artifact save main a1 cat.png
+
+Only you may read the file. An existing file is not overwritten.")]
+    Save {
+        #[command(flatten)]
+        channel: ChannelArg,
+        /// The artifact, such as a1
+        #[arg(value_name = "ID")]
+        id: String,
+        /// Where to write it
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
 }
 
 pub async fn artifact(global: Global, command: ArtifactCommand) -> Result<(), Failure> {
@@ -126,7 +147,29 @@ pub async fn artifact(global: Global, command: ArtifactCommand) -> Result<(), Fa
             }
             Ok(())
         }
+        ArtifactCommand::Save { channel, id, file } => {
+            let channel = connector.channel(&channel.channel, None)?;
+            save(
+                &connector,
+                &channel_path(&channel, &format!("artifacts/{}/content", encode(id.trim()))),
+                &file,
+            )
+            .await
+        }
     }
+}
+
+async fn save(connector: &Connector, path: &str, file: &Path) -> Result<(), Failure> {
+    let connection = connector.reading().await?;
+    let bytes = connection.client.bytes(path).await.map_err(Failure::from);
+    let bytes = connection.finish(bytes).await?;
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
+    made.and_then(|mut made| made.write_all(&bytes)).map_err(|error| {
+        Failure::failed(
+            format!("cannot write {}: {error}", file.display()),
+            "name a new file in an existing folder",
+        )
+    })
 }
 
 fn artifacts(records: &[ArtifactRecord]) -> String {

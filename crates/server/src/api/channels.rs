@@ -196,7 +196,7 @@ pub(super) async fn artifact(
     Ok(Json(ArtifactPage::of(&artifact, from, found)))
 }
 
-fn no_artifact(error: NoArtifact) -> ApiError {
+pub(super) fn no_artifact(error: NoArtifact) -> ApiError {
     let (code, hint) = match error {
         NoArtifact::Unknown { .. } => {
             ("no_such_artifact", "`cairn artifact list C` lists the artifacts of a channel")

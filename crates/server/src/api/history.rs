@@ -14,6 +14,7 @@ use cairn_types::text::when::When;
 use cairn_types::tokens::Correction;
 use serde::Deserialize;
 
+use crate::api::files::is_gone;
 use crate::api::shared::{Admin, Channel, Page, Params, Shared, limit};
 use cairn_api::records::{EndRecord, EntryRecord, pending_records};
 
@@ -110,7 +111,11 @@ impl Admin {
             let end = ends.remove(&entry.seq).map(|end| EndRecord::of(end, &prices));
             EntryRecord { end, ..EntryRecord::of(entry, conversation, correction) }
         };
-        Ok(entries.iter().map(record).collect())
+        let mut records: Vec<EntryRecord> = entries.iter().map(record).collect();
+        for file in records.iter_mut().flat_map(|record| &mut record.files) {
+            file.gone = is_gone(self, channel, &file.file.artifact).await?;
+        }
+        Ok(records)
     }
 }
 

@@ -46,13 +46,23 @@ pub(super) async fn take(api: &LocalApi, channel: &str, body: Body) -> Result<In
             "the body is not a message: {why}; expected {{\"user\": \"…\", \"text\": \"…\"}} in UTF-8"
         ))
     })?;
-    check(api, channel, request)
+    check(api, channel, request, Vec::new())
 }
 
-pub(super) fn check(api: &LocalApi, channel: &str, request: MessageRequest) -> Result<Inbound, ApiError> {
+/// Checks a message. `files`: the parts of files that came with it; then its text may be empty.
+pub(super) fn check(
+    api: &LocalApi,
+    channel: &str,
+    request: MessageRequest,
+    files: Vec<Part>,
+) -> Result<Inbound, ApiError> {
     let channel = resolve(api, channel, request.agent.as_deref())?;
     check_name("user", &request.user)?;
-    check_text(&request.text, api.max_text_bytes)?;
+    let is_blank = request.text.trim().is_empty();
+    if !is_blank || files.is_empty() {
+        check_text(&request.text, api.max_text_bytes)?;
+    }
+    let text = Some(Part::text(request.text)).filter(|_| !is_blank);
     let now = api.clock.now();
     let at = request.at.as_deref().map_or(Ok(now), read_time)?;
     let message = match request.id {
@@ -67,7 +77,7 @@ pub(super) fn check(api: &LocalApi, channel: &str, request: MessageRequest) -> R
         message,
         author: Author { id: format!("{LOCAL_PLATFORM}/{}", request.user), name: request.user },
         at,
-        parts: vec![Part::text(request.text)],
+        parts: text.into_iter().chain(files).collect(),
         addressed: true,
         direct: false,
         chat_name: None,
