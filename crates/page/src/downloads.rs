@@ -2,7 +2,7 @@
 
 use axum::extract::{Path, State};
 use cairn_api::records::{EntryRecord, FileRecord, PartRecord};
-use cairn_api::text::{bytes, one_line, plain};
+use cairn_api::text::{bytes, counted, one_line, plain};
 use cairn_server::api::Shared;
 use cairn_server::api::files::{self, Download};
 use cairn_types::ids::{ChannelId, Seq};
@@ -48,13 +48,17 @@ fn one(path: &str, FileRecord { file, gone }: &FileRecord) -> Markup {
     let name = one_line(&file.name);
     let is_picture = PICTURES.contains(&file.media_type.as_str());
     html! {
-        @if *gone { (name) " (" (bytes(file.bytes)) ", expired)" }
+        @if *gone { (name) " (" (size(file.bytes)) ", expired)" }
         @else {
             @if is_picture { img src=(path) alt=(one_line(file.alt.as_deref().unwrap_or(&file.name))) loading="lazy"; }
-            a href=(path) download=(name) { (name) } " (" (one_line(&file.media_type)) ", " (bytes(file.bytes)) ")"
+            a href=(path) download=(name) { (name) } " (" (one_line(&file.media_type)) ", " (size(file.bytes)) ")"
         }
         @if let Some(alt) = &file.alt { div.note { (plain(alt)) } }
     }
+}
+
+fn size(n: u64) -> String {
+    if n < 1 << 10 { counted(n, "byte", "bytes") } else { bytes(n) }
 }
 
 /// The files that came with a message: names, and the text that was read from them folded.
@@ -66,10 +70,9 @@ pub(super) fn attached(record: &EntryRecord) -> Markup {
                 @for part in parts {
                     @let name = one_line(part.name.as_deref().unwrap_or("unnamed"));
                     li {
-                        (part.kind) ": " (name)
                         @if let Some(text) = &part.text {
-                            details { summary { "Text of " (name) } pre.said tabindex="0" { (plain(text)) } }
-                        }
+                            details { summary { (part.kind) ": " (name) } pre.said tabindex="0" { (plain(text)) } }
+                        } @else { (part.kind) ": " (name) }
                     }
                 }
             }

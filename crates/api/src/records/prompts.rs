@@ -148,7 +148,16 @@ fn whole(region: &RegionRecord, change: Change) -> RegionDiff {
 
 /// Compares two texts line by line.
 pub fn line_diff(before: &str, now: &str) -> Vec<LineDiff> {
-    let diff = TextDiff::from_lines(before, now);
+    // A last line without a line break equals one with it, unless that is all that differs.
+    let ended = |text: &str| {
+        if text.is_empty() || text.ends_with('\n') { text.to_owned() } else { format!("{text}\n") }
+    };
+    let (whole_before, whole_now) = (ended(before), ended(now));
+    let is_end_alone = whole_before == whole_now;
+    let diff = match is_end_alone {
+        true => TextDiff::from_lines(before, now),
+        false => TextDiff::from_lines(whole_before.as_str(), whole_now.as_str()),
+    };
     let line = |change: similar::Change<&str>| LineDiff {
         change: match change.tag() {
             ChangeTag::Equal => Change::Same,
@@ -158,4 +167,20 @@ pub fn line_diff(before: &str, now: &str) -> Vec<LineDiff> {
         text: change.value().trim_end_matches('\n').to_owned(),
     };
     diff.iter_all_changes().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_no_longer_the_last_is_the_same() {
+        let told = |before: &str, now: &str| -> Vec<String> {
+            line_diff(before, now).iter().map(|line| format!("{}{}", line.mark(), line.text)).collect()
+        };
+        assert_eq!(told("a", "a\nb"), ["  a", "+ b"]);
+        assert_eq!(told("a\nb", "a"), ["  a", "- b"]);
+        assert_eq!(told("", "a"), ["+ a"]);
+        assert_eq!(told("a", "a\n"), ["- a", "+ a"]);
+    }
 }

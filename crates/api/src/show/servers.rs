@@ -127,6 +127,7 @@ impl ServerView {
         vec![
             Block::Facts(facts),
             compared(before.map(|before| before.description.clone()), &tool.description),
+            Block::Note(words("arguments")),
             compared(before.map(schema), &schema(tool)),
         ]
     }

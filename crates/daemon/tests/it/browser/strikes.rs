@@ -61,7 +61,8 @@ async fn said_everywhere(scene: &Scene, telegram: &FakeTelegram) {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs Chromium: `.ci/browser` installs it, `.ci/run` runs these"]
 async fn markup_in_names_messages_memories_summaries_and_results_stays_words() {
-    let server = Script::default().tool(json!({ "name": "strike", "description": STRIKE }));
+    let server = Script::default()
+        .tool(json!({ "name": "strike", "description": STRIKE, "inputSchema": { "type": "object" } }));
     let server = server.start_http().await;
     let telegram = FakeTelegram::start().await;
     let home = crate::home();
