@@ -12,7 +12,7 @@ use cairn_core::reminder::NewReminder;
 use cairn_core::store_port::Due;
 use cairn_types::event::{Checkpoint, Event, RunEnd, RunOutcome};
 use cairn_types::ids::{ChannelId, Generation, MessageId, OutboxId, ReminderId, RunId, Seq, TurnId};
-use cairn_types::message::{Amendment, Author, Entry, Inbound, Provenance, Role};
+use cairn_types::message::{Amendment, Author, Entry, Inbound, Role};
 use cairn_types::model::Usage;
 use cairn_types::ports::{Admission, OutboxItem, Refusal, StoreError, TurnFailure};
 use cairn_types::reminder::Reminder;
@@ -467,24 +467,5 @@ pub(crate) struct PendingDelivery {
 
 /// An entry without number, turn and token count, which the channel sets.
 pub(crate) fn draft_entry(role: Role, at: Timestamp) -> Entry {
-    Entry {
-        seq: Seq::default(),
-        turn: TurnId::from(""),
-        generation: Generation::default(),
-        at,
-        role,
-        author: None,
-        message: None,
-        parts: Vec::new(),
-        reasoning: None,
-        provider_state: None,
-        tool_calls: Vec::new(),
-        tool_call_id: None,
-        artifact: None,
-        provenance: Provenance::default(),
-        spoken: false,
-        quotes: false,
-        finish: None,
-        tokens: 0,
-    }
+    Entry::new(Seq::default(), &TurnId::from(""), Generation::default(), at, role)
 }

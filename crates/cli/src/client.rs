@@ -85,7 +85,7 @@ impl Client {
         read(response).await.map(|record| (record, said))
     }
 
-    /// `GET` of something that is no JSON.
+    /// `GET`: the bytes of the answer.
     pub async fn bytes(&self, path: &str) -> Result<Vec<u8>, CallError> {
         whole(self.send(request(Method::GET, path, None::<&()>, "*/*")?).await?).await
     }

@@ -1,5 +1,6 @@
 //! How blocks look in a terminal.
 
+use cairn_api::records::LineDiff;
 use cairn_api::show::{Block, Cell, Column, Span};
 use cairn_api::text::{columns, minute, one_line, plain};
 
@@ -11,8 +12,13 @@ const LAST_MIN: usize = 40;
 /// Blocks as lines. No table is wider than `width`, but for what is to be copied; facts and texts are never cut.
 pub fn paint(blocks: &[Block], width: usize) -> String {
     let mut text = String::new();
-    let mut indent = 0;
+    let (mut indent, mut after_head) = (0, false);
     for block in blocks {
+        // Below a heading, facts begin something of its own.
+        if matches!(block, Block::Facts(_)) && indent > 0 && !after_head {
+            text.push('\n');
+        }
+        after_head = matches!(block, Block::Head(_));
         let lines = match block {
             Block::Head(name) => {
                 indent = 2;
@@ -25,11 +31,16 @@ pub fn paint(blocks: &[Block], width: usize) -> String {
                 table(columns, rows, width.saturating_sub(indent), indent == 0)
             }
             Block::Text(said) => plain(said),
+            Block::Diff(lines) => diff(lines),
             Block::Note(cell) => line(cell),
         };
         lines.lines().for_each(|line| text.push_str(&format!("{:indent$}{line}\n", "")));
     }
     text
+}
+
+fn diff(lines: &[LineDiff]) -> String {
+    lines.iter().map(|line| format!("{}{}\n", line.mark(), one_line(&line.text))).collect()
 }
 
 fn line(cell: &Cell) -> String {
@@ -106,7 +117,10 @@ mod tests {
             let text = paint(&sample.hostile, 100);
             assert!(text.contains("\\u{1b}[2J"), "{}: {text}", sample.name);
             assert!(!text.chars().any(|c| c != '\n' && is_hidden(c)), "{}: {text:?}", sample.name);
-            let texts = sample.hostile.iter().filter(|block| matches!(block, Block::Text(_))).count();
+            // JSON has no line breaks of others.
+            let has_lines = |text: &str| text.contains("\n# ||d||");
+            let is_text = |block: &&Block| matches!(block, Block::Text(text) if has_lines(text));
+            let texts = sample.hostile.iter().filter(is_text).count();
             // What continues a cell is set further in.
             let begins = |line: &&str| line.strip_prefix("  ").unwrap_or(line).starts_with("# ||d||");
             let begun = text.lines().filter(begins).count();

@@ -97,6 +97,7 @@ fn entries(n: u64) -> Vec<Arc<Entry>> {
         tool_calls: Vec::new(),
         tool_call_id: None,
         artifact: None,
+        files: Vec::new(),
         provenance: cairn_types::message::Provenance::default(),
         spoken: false,
         quotes: false,

@@ -193,6 +193,12 @@ pub fn summed_up(
     lines.into_values().collect()
 }
 
+/// Money in words, with its currency unless that is empty.
+pub fn amount(amount: f64, currency: &str) -> String {
+    let gap = if currency.is_empty() { "" } else { " " };
+    format!("{}{gap}{currency}", money(amount))
+}
+
 /// Money in words: cents, or more digits below a cent.
 pub fn money(amount: f64) -> String {
     // A sum of nothing is a negative zero.

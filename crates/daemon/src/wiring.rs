@@ -9,6 +9,7 @@ use cairn_actors::{Runtime, RuntimeDeps, RuntimeError};
 use cairn_core::store_port::Store as _;
 use cairn_embed::{FolderError, Model, RemoteModel, RemoteReranker, ServerSettings};
 use cairn_llm::BadModel;
+use cairn_platforms::attach::Transcriber;
 use cairn_platforms::fence::Fence;
 use cairn_server::messages;
 use cairn_server::messages::{LocalApi, Mint};
@@ -213,7 +214,7 @@ impl Daemon {
         for warning in agents.tools().unmatched(&loaded.config) {
             tracing::warn!("{warning}");
         }
-        let Networks { adapters, chats, webhooks, bridges, bridge_addresses } = match control {
+        let Networks { adapters, chats, transcriber, webhooks, bridges, bridge_addresses } = match control {
             Some(_) => networks_of(&store, &loaded, state, &people).await?,
             None => Networks::default(),
         };
@@ -240,7 +241,7 @@ impl Daemon {
             ..reading_admin(&store, &loaded, state, &agents, people, &clock)
         };
         let ports = ports(&runtime, live, &admin);
-        let (router, admin_routes) = routes(&ports, admin, bridges);
+        let (router, admin_routes) = routes(&ports, admin, transcriber, bridges);
         match socket.serve(router.clone()).await {
             Ok(()) => {
                 let mut background = vec![
@@ -392,13 +393,19 @@ fn ports(runtime: &Runtime, live: &Live, admin: &Admin) -> AdapterPorts {
 }
 
 /// The routes of the socket and those of the admin address.
-fn routes(ports: &AdapterPorts, admin: Admin, bridges: Router) -> (Router, Router) {
+fn routes(
+    ports: &AdapterPorts,
+    admin: Admin,
+    transcriber: Option<Arc<Transcriber>>,
+    bridges: Router,
+) -> (Router, Router) {
     let local = LocalApi {
         intake: Arc::clone(&ports.intake),
         chat_commands: Arc::clone(&ports.chat_commands),
         clock: Arc::clone(&admin.clock),
         default_agent: admin.agent_registry.default_agent().clone(),
         max_text_bytes: admin.max_text_bytes,
+        transcriber,
         mint: Arc::new(Mint::default()),
     };
     let of_messages = messages::router(local.clone());

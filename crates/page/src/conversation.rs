@@ -6,16 +6,18 @@ use std::sync::Arc;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use cairn_core::conversation::{Conversation, EntryPlace};
+use cairn_core::spend::amount;
 use cairn_types::ids::{ChannelId, Seq, SummaryId};
 use cairn_types::message::Role;
 use cairn_types::tokens::Correction;
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use crate::downloads;
 use crate::error::PageError;
 use crate::layout::{Frame, Section, layout};
 use crate::links::{Tab, channel_path, entry_path, summary_path, tabs, turn_path};
-use crate::pieces::{amount, command, currency, is_poll, json, live_secs, said, text, time};
+use crate::pieces::{command, currency, is_poll, json, live_secs, said, text, time};
 use crate::talk::{self, is_local};
 use crate::tools::waiting;
 use crate::visitor::Visitor;
@@ -348,7 +350,7 @@ impl ConversationView<'_> {
     }
 
     fn said(&self, record: &EntryRecord) -> Markup {
-        let words = record.text();
+        let words = said_words(record);
         let side = if record.role == Role::User { "person" } else { "agent" };
         html! {
             article.entry.(side) id=[record.seq.map(|seq| format!("e{seq}"))] {
@@ -367,6 +369,7 @@ impl ConversationView<'_> {
                 // One that scrolls is reached by the keyboard.
                 @let long = words.len() > LONG || words.lines().count() > LONG_LINES;
                 @if !words.is_empty() { div.said dir="auto" tabindex=[long.then_some("0")] { (plain(&words)) } }
+                (downloads::attached(record))
                 @if let Some(line) = record.reactions_line() { p.note { "Reactions: " (line) } }
                 @if let Some(end) = &record.end { (self.end(record, end)) }
             }
@@ -381,7 +384,7 @@ impl ConversationView<'_> {
                 @if let Some(model) = &end.model { " · " (text(model)) }
                 @let tokens = end.usage.input_tokens + end.usage.output_tokens;
                 @if tokens > 0 { ", " (grouped(tokens)) " tokens" }
-                @if let Some(cost) = end.cost { ", " (amount(cost, &self.currency)) }
+                @if let Some(cost) = end.cost { ", " (one_line(&amount(cost, &self.currency))) }
                 @if let Some(why) = end.why() { " · " span.trouble { (one_line(&why)) } }
             }
         }
@@ -403,6 +406,7 @@ impl ConversationView<'_> {
                 summary { (cut(&one_line(&what), NAMES)) }
                 @for record in records { (self.call(record, &calls)) }
             }
+            (downloads::handed(self.channel, records))
             @if let Some((record, end)) = records.last().and_then(|record| Some((record, record.end.as_ref()?))) { (self.end(record, end)) }
         }
     }
@@ -426,9 +430,17 @@ impl ConversationView<'_> {
                 p.head { "result of " code { (made.map_or_else(|| "a tool".to_owned(), |call| one_line(&call.name))) } " " (time(record.at)) }
                 pre.said tabindex="0" { (plain(&result[..cut_at.unwrap_or(result.len())])) }
                 @if cut_at.is_some() { p.note { "Cut here. " a href=(turn_path(self.channel, &record.turn)) { "The turn" } " has the full result." } }
+                (downloads::whole(self.channel, record))
             }
         }
     }
+}
+
+/// What somebody said, without the files that came with it.
+fn said_words(record: &EntryRecord) -> String {
+    let texts =
+        record.parts.iter().filter(|part| part.kind == "text").filter_map(|part| part.text.as_deref());
+    texts.collect::<Vec<_>>().join("\n")
 }
 
 /// Entries at the beginning of a page that are of a turn which began before it: the page before has the turn whole, unless the turn

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN,
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN,
     REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::request::Parts;
@@ -39,6 +39,9 @@ const HEADERS: [(HeaderName, &str); 6] = [
 
 /// Longest for a change, its form included. Only what is read may take as long as a connection.
 const CHANGE_LIMIT: Duration = Duration::from_secs(30);
+
+/// Longest for a message with files, whose text is read, too.
+const UPLOAD_LIMIT: Duration = Duration::from_secs(180);
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -84,7 +87,9 @@ pub(super) async fn changes(State(access): State<Arc<Access>>, request: Request,
         return next.run(request).await;
     }
     if is_ours(&access, request.headers()) {
-        return match tokio::time::timeout(CHANGE_LIMIT, next.run(request)).await {
+        let kind = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+        let limit = if kind.starts_with(b"multipart/") { UPLOAD_LIMIT } else { CHANGE_LIMIT };
+        return match tokio::time::timeout(limit, next.run(request)).await {
             Ok(response) => response,
             Err(_elapsed) => PageError::from(ApiError::new(
                 StatusCode::REQUEST_TIMEOUT,

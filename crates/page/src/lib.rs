@@ -8,6 +8,7 @@ mod channels;
 mod chart;
 mod config;
 mod conversation;
+mod downloads;
 mod error;
 mod events;
 mod files;
@@ -27,6 +28,7 @@ mod ribbon;
 mod run;
 mod runs;
 mod search;
+mod servers;
 mod spend;
 mod status;
 mod store;
@@ -61,6 +63,8 @@ pub fn router(admin: Shared, local: LocalApi, access: &Arc<Access>, figures: Rou
         .route("/channels/{channel}/messages", post(talk::say))
         .route(talk::HERE, get(talk::view))
         .layer(axum::Extension(local))
+        .route("/channels/{channel}/entries/{seq}/files/{n}", get(downloads::of_entry))
+        .route("/channels/{channel}/artifacts/{id}", get(downloads::of_artifact))
         .route("/channels/{channel}/turns/{turn}", get(turn::view))
         .route("/channels/{channel}/turns/{turn}/prompt", get(prompt::view))
         .route("/channels/{channel}/turns/{turn}/body", get(prompt::body))
@@ -115,6 +119,10 @@ fn registers(admin: &Shared) -> Router<Shared> {
         .route("/memories/unite", post(memories::unite))
         .route("/memories/{id}", get(memories::one).post(memories::edit))
         .route("/tools", get(tools::view))
+        .route("/tools/servers", get(servers::view))
+        .route("/tools/servers/{id}", get(servers::one))
+        .route("/tools/servers/{id}/approve", post(servers::approve))
+        .route("/tools/servers/{id}/revoke", post(servers::revoke))
         .route("/approvals/{id}", post(tools::answer))
         .route("/reminders", get(reminders::view).post(reminders::add))
         .route("/reminders/{channel}/{id}/cancel", post(reminders::cancel))

@@ -5,7 +5,7 @@ use axum::http::header::LOCATION;
 use axum::response::{IntoResponse as _, Response};
 use cairn_api::records::CallOf;
 use cairn_api::text::one_line;
-use cairn_types::ids::{ChannelId, MemoryId, RunId, Seq, SummaryId, TurnId};
+use cairn_types::ids::{ArtifactId, ChannelId, MemoryId, RunId, Seq, SummaryId, TurnId};
 use maud::{Markup, html};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
@@ -46,6 +46,15 @@ pub(super) fn runs_path(channel: &ChannelId) -> String {
 
 pub(super) fn run_path(channel: &ChannelId, run: &RunId) -> String {
     path(&["channels", &channel.to_string(), "runs", run.as_str()])
+}
+
+/// The nth file that people were handed with an entry.
+pub(super) fn file_path(channel: &ChannelId, seq: Seq, n: usize) -> String {
+    format!("{}/entries/{seq}/files/{n}", channel_path(channel))
+}
+
+pub(super) fn artifact_path(channel: &ChannelId, id: &ArtifactId) -> String {
+    path(&["channels", &channel.to_string(), "artifacts", id.as_str()])
 }
 
 /// The request of a model call.

@@ -5,7 +5,8 @@ use cairn_api::text::{cut, one_line, plain};
 use maud::{Markup, html};
 
 use crate::links::{channel_path, entry_path, memory_path, prompt_path, run_path, summary_path, turn_path};
-use crate::pieces::{facts, said, table, time};
+use crate::pieces::{differing, facts, said, table, time};
+use crate::servers::server_path;
 
 /// Columns of a text in a table; its own view has all of it.
 const CUT: usize = 300;
@@ -31,6 +32,7 @@ fn one(block: &Block) -> Markup {
         }
         Block::Table { caption, .. } => list(caption, std::slice::from_ref(block), |_| html! {}),
         Block::Text(text) => said(text),
+        Block::Diff(lines) => differing(lines),
         Block::Note(note) => html! { p.note { (cell(note, plain)) } },
     }
 }
@@ -89,6 +91,7 @@ fn href(to: &Target) -> String {
         Target::Run(channel, run) => run_path(channel, run),
         Target::Prompt(channel, of, call) => prompt_path(channel, of, *call),
         Target::Memory(memory) => memory_path(memory),
+        Target::Server(id) => server_path(id),
     }
 }
 

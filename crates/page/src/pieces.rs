@@ -5,11 +5,15 @@
 use std::fmt::Display;
 
 use axum::http::HeaderMap;
-use cairn_api::text::{minute, one_line, plain};
+use cairn_api::records::{Change, LineDiff};
+use cairn_api::text::{counted, minute, one_line, plain};
 use cairn_server::api::Admin;
 use jiff::Timestamp;
 use maud::{Markup, html};
 use serde_json::Value;
+
+/// Lines around a change that are shown with it.
+const AROUND: usize = 3;
 
 /// A command line that can be pasted into a shell.
 pub(super) fn command(args: &[&str]) -> String {
@@ -61,12 +65,6 @@ pub(super) fn facts(facts: &[(&str, Markup)]) -> Markup {
     html! { dl.facts { @for (name, fact) in facts { div { dt { (name) } dd { (fact) } } } } }
 }
 
-/// Money, in the currency that the configuration names.
-pub(super) fn amount(amount: f64, currency: &str) -> String {
-    let currency = if currency.is_empty() { String::new() } else { format!(" {}", one_line(currency)) };
-    format!("{}{currency}", cairn_core::spend::money(amount))
-}
-
 /// The currency of the models' prices; empty where the configuration does not say.
 pub(super) fn currency(admin: &Admin) -> String {
     admin.agent_registry.loaded().config.limits.currency.clone()
@@ -97,6 +95,34 @@ pub(super) fn live_every(secs: u32, id: &str, part: &Markup) -> Markup {
     let itself = format!("#{id}");
     html! {
         div id=(id) hx-get="" hx-trigger={ "every " (secs) "s" } hx-select=(itself) hx-target=(itself) hx-swap="outerHTML" { (part) }
+    }
+}
+
+/// The lines of a comparison that differ, with a few around them.
+pub(super) fn differing(lines: &[LineDiff]) -> Markup {
+    let near = |at: usize| {
+        let around = at.saturating_sub(AROUND)..(at + AROUND + 1).min(lines.len());
+        lines[around].iter().any(|line| line.change != Change::Same)
+    };
+    let shown: Vec<_> = lines.iter().enumerate().map(|(at, line)| near(at).then_some(line)).collect();
+    html! {
+        div.diff dir="auto" {
+            @for run in shown.chunk_by(|a, b| a.is_none() && b.is_none()) {
+                @match run.first() {
+                    Some(Some(line)) => (diff_line(line)),
+                    _ => div.left-out { (counted(run.len() as u64, "line", "lines")) " unchanged" },
+                }
+            }
+        }
+    }
+}
+
+fn diff_line(line: &LineDiff) -> Markup {
+    let words = format!("{}{}", line.mark(), plain(&line.text));
+    match line.change {
+        Change::Added => html! { ins { (words) } },
+        Change::Removed => html! { del { (words) } },
+        Change::Same | Change::Changed => html! { div { (words) } },
     }
 }
 

@@ -12,17 +12,14 @@ use serde::Deserialize;
 use crate::error::PageError;
 use crate::layout::{Frame, Section, layout};
 use crate::links::{channel_link, run_path, summary_path, turn_path};
-use crate::pieces::{command, facts, said, text};
+use crate::pieces::{command, differing, facts, said, text};
 use crate::visitor::Visitor;
 use cairn_api::records::{CallOf, Change, PromptDiff, PromptRecord, RegionDiff, RegionRecord};
-use cairn_api::text::{bytes, counted, grouped, one_line, plain};
+use cairn_api::text::{bytes, counted, grouped, one_line};
 use cairn_server::api::{Channel, Params, Shared, explain, explain_run};
 
 /// Lines of a region beyond which it is folded.
 const OPEN_LINES: usize = 12;
-
-/// Lines around a change that are shown with it.
-const AROUND: usize = 3;
 
 #[derive(Deserialize)]
 pub(super) struct PromptQuery {
@@ -270,7 +267,7 @@ fn changed(channel: &ChannelId, run: &[RegionDiff]) -> Markup {
     html! {
         section.region.(region_class(&first.kind)) {
             p.head { (head(channel, &first.kind, first.id.as_deref())) " · " (name(first.change)) }
-            (lines(first))
+            (differing(&first.lines))
         }
     }
 }
@@ -296,33 +293,5 @@ fn name(change: Change) -> &'static str {
         Change::Added => "added",
         Change::Removed => "removed",
         Change::Changed => "changed",
-    }
-}
-
-/// The lines that differ, with a few around them.
-fn lines(region: &RegionDiff) -> Markup {
-    let near = |at: usize| {
-        let around = at.saturating_sub(AROUND)..(at + AROUND + 1).min(region.lines.len());
-        region.lines[around].iter().any(|line| line.change != Change::Same)
-    };
-    let shown: Vec<_> = region.lines.iter().enumerate().map(|(at, line)| near(at).then_some(line)).collect();
-    html! {
-        div.diff dir="auto" {
-            @for run in shown.chunk_by(|a, b| a.is_none() && b.is_none()) {
-                @match run.first() {
-                    Some(Some(line)) => (diff_line(line.change, &line.text)),
-                    _ => div.left-out { (counted(run.len() as u64, "line", "lines")) " unchanged" },
-                }
-            }
-        }
-    }
-}
-
-fn diff_line(change: Change, words: &str) -> Markup {
-    let words = plain(words);
-    match change {
-        Change::Added => html! { ins { "+ " (words) } },
-        Change::Removed => html! { del { "- " (words) } },
-        Change::Same | Change::Changed => html! { div { "  " (words) } },
     }
 }

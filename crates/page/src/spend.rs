@@ -1,14 +1,14 @@
 //! What model calls took and cost, by day, person, channel and so on.
 
 use axum::extract::{Query, State};
-use cairn_core::spend::{SpendBy, SpendLine, SpendPurpose, SpendSum};
+use cairn_core::spend::{SpendBy, SpendLine, SpendPurpose, SpendSum, amount};
 use maud::{Markup, html};
 use serde::Deserialize;
 
 use crate::error::PageError;
 use crate::layout::{Frame, Section, layout};
 use crate::links::channel_link;
-use crate::pieces::{amount, command, currency, table, text};
+use crate::pieces::{command, currency, table, text};
 use crate::visitor::Visitor;
 use cairn_api::text::{counted, grouped};
 use cairn_server::api::spend::{SpendParams, spend};

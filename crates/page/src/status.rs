@@ -7,12 +7,14 @@ use crate::error::PageError;
 use crate::layout::{Frame, Section, layout};
 use crate::paint::paint;
 use crate::pieces::{command, live};
+use crate::servers::server_path;
 use crate::visitor::Visitor;
 
 use cairn_api::records::{ServerRecord, StatusRecord};
 use cairn_api::show::{Show as _, troubles};
 use cairn_api::text::{counted, one_line};
 use cairn_server::api::{Shared, daemon, tools};
+use cairn_types::tool::mcp::status::ServerStatus;
 
 /// `GET /`.
 pub(super) async fn view(State(admin): State<Shared>, visitor: Visitor) -> Result<Markup, PageError> {
@@ -48,11 +50,12 @@ fn needs(status: &StatusRecord, approvals: u64, servers: &[ServerRecord]) -> Vec
         let people = counted(status.pairings.waiting, "person or group asks", "people and groups ask");
         needs.push(html! { (people) " to be " a href="/people" { "let in" } });
     }
-    let unapproved = servers.iter().filter(|server| !server.status.approved || server.status.drift.is_some());
-    for ServerRecord { status, .. } in unapproved {
+    let has_changed = |status: &ServerStatus| status.drift.as_ref().is_some_and(|drift| !drift.is_clean());
+    let statuses = servers.iter().map(|server| &server.status);
+    for status in statuses.filter(|status| !status.approved || has_changed(status)) {
         let why = if status.approved { "has changed since it was approved" } else { "is not approved" };
-        let command = command(&["mcp", "approve", &status.server]);
-        needs.push(html! { "The tool server " (one_line(&status.server)) " " (why) ": " code { (command) } });
+        let server = html! { a href=(server_path(&status.server)) { (one_line(&status.server)) } };
+        needs.push(html! { "The tool server " (server) " " (why) });
     }
     needs
 }
@@ -61,6 +64,7 @@ fn needs(status: &StatusRecord, approvals: u64, servers: &[ServerRecord]) -> Vec
 mod tests {
     use super::*;
     use cairn_api::records::{Identity, PairingCounts, StoreStatus};
+    use serde_json::{Value, json};
 
     #[test]
     fn what_waits_for_somebody_leads_to_where_it_is_decided() {
@@ -72,13 +76,26 @@ mod tests {
         };
         let stopped = StatusRecord::of_stopped(&identity, Vec::new(), StoreStatus::unknown(None));
         assert!(needs(&stopped, 0, &[]).is_empty());
+        let server = |id: &str, approved: bool, drift: Value| -> ServerRecord {
+            let record = json!({ "server": id, "state": "running", "approved": approved, "drift": drift, "reason": null,
+                "retry_at": null, "failures": 0, "pid": null, "calls": 0, "stderr": [], "version": null, "tools": [],
+                "agents": [], "source": { "transport": "http", "url": "http://x", "headers": [] } });
+            serde_json::from_value(record).unwrap()
+        };
+        let servers = [
+            server("sound", true, json!({ "server": [], "tools": { "a": { "state": "approved" } } })),
+            server("new", false, Value::Null),
+            server("other", true, json!({ "server": ["its address is another"], "tools": {} })),
+        ];
         let status = StatusRecord { pairings: PairingCounts { waiting: 2, displaced: 0 }, ..stopped };
-        let needs: Vec<String> = needs(&status, 1, &[]).into_iter().map(Markup::into_string).collect();
+        let needs: Vec<String> = needs(&status, 1, &servers).into_iter().map(Markup::into_string).collect();
         assert_eq!(
             needs,
             [
                 "1 tool call waits for <a href=\"/tools\">approval</a>",
                 "2 people and groups ask to be <a href=\"/people\">let in</a>",
+                "The tool server <a href=\"/tools/servers/new\">new</a> is not approved",
+                "The tool server <a href=\"/tools/servers/other\">other</a> has changed since it was approved",
             ]
         );
     }

@@ -1,13 +1,20 @@
 //! Talking from the page: a local channel in the name that a visitor gives.
 
-use axum::extract::{Path, Query, State};
-use axum::http::HeaderMap;
+use std::convert::Infallible;
+
+use axum::extract::{FromRequest as _, Path, Query, Request, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Form};
+use cairn_api::error::ApiError;
 use cairn_api::message::{CommandRequest, MessageRequest};
 use cairn_types::ids::{AgentId, ChannelId, LOCAL_PLATFORM};
+use futures::stream;
 use maud::{Markup, html};
+use multer::Multipart;
 use serde::Deserialize;
+use tokio::sync::Semaphore;
 
 use crate::asset::File;
 use crate::error::PageError;
@@ -16,7 +23,8 @@ use crate::links::{channel_path, encoded, path, seen_again};
 use crate::pieces::{command, said};
 use crate::visitor::Visitor;
 use cairn_server::api::Shared;
-use cairn_server::messages::{self, LocalApi};
+use cairn_server::http::body::read_body;
+use cairn_server::messages::{self, FILES_MAX, IncomingFile, LocalApi, MESSAGE_BYTES_MAX};
 
 pub(super) const HERE: &str = "/talk";
 
@@ -36,7 +44,7 @@ pub(super) async fn view(
     if let Some(name) = name {
         let agent = query.agent.filter(|agent| !agent.is_empty()).map(AgentId::from);
         let agent = agent.as_ref().unwrap_or_else(|| admin.agent_registry.default_agent());
-        let channel = ChannelId::local(agent, name).map_err(cairn_api::error::ApiError::from)?;
+        let channel = ChannelId::local(agent, name).map_err(ApiError::from)?;
         return Ok(seen_again(&as_path(&channel, name)));
     }
     let loaded = admin.agent_registry.loaded();
@@ -74,7 +82,7 @@ pub(super) fn form(channel: &ChannelId, name: Option<&str>, visitor: Visitor) ->
     html! {
         @if is_local(channel) && visitor.may_operate() {
             div #draft hidden { div.transcript { article.entry.agent { p.head { b { (channel.agent()) } " " span #doing role="status" {} } div #words.said dir="auto" tabindex="0" hidden {} } } }
-            form #talk.talk method="post" action=(path(&["channels", channel.as_str(), "messages"])) {
+            form #talk.talk method="post" enctype="multipart/form-data" action=(path(&["channels", channel.as_str(), "messages"])) {
                 h2 { "Write a message" }
                 p {
                     label for="name" { "Your name" }
@@ -82,7 +90,11 @@ pub(super) fn form(channel: &ChannelId, name: Option<&str>, visitor: Visitor) ->
                 }
                 p {
                     label for="text" { "Message, or a command such as /help" }
-                    textarea #text name="text" rows="3" required {}
+                    textarea #text name="text" rows="3" {}
+                }
+                p {
+                    label for="files" { "Files and pictures (up to " (FILES_MAX) ", " (MESSAGE_BYTES_MAX >> 20) " MiB together)" }
+                    input #files name="files" type="file" multiple;
                 }
                 p { button { "Send" } }
             }
@@ -91,41 +103,112 @@ pub(super) fn form(channel: &ChannelId, name: Option<&str>, visitor: Visitor) ->
     }
 }
 
-#[derive(Deserialize)]
-pub(super) struct MessageForm {
+#[derive(Default, Deserialize)]
+struct MessageForm {
+    #[serde(default)]
     name: String,
+    #[serde(default)]
     text: String,
+    #[serde(skip)]
+    files: Vec<IncomingFile>,
 }
 
-/// `POST /channels/{channel}/messages`: takes a message and leads back; a script that asks for events gets the answer as it is written.
-/// A command is answered at once.
+/// Messages with files that are read at the same time.
+static READING: Semaphore = Semaphore::const_new(2);
+
+/// Reads a form, with files or without.
+async fn read_form(request: Request) -> Result<MessageForm, ApiError> {
+    let kind = request.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let Ok(boundary) = multer::parse_boundary(kind) else {
+        let form = Form::<MessageForm>::from_request(request, &()).await;
+        return form.map(|Form(form)| form).map_err(|error| ApiError::malformed(error.body_text()));
+    };
+    let body = read_body(request.into_body(), MESSAGE_BYTES_MAX).await?;
+    let body = body.ok_or_else(|| {
+        ApiError::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "too_large",
+            format!("the message with its files is larger than {} MiB", MESSAGE_BYTES_MAX >> 20),
+            "send fewer or smaller files",
+        )
+    })?;
+    let chunks = stream::iter([Ok::<_, Infallible>(body)]);
+    parts_of_form(Multipart::new(chunks, boundary)).await
+}
+
+async fn parts_of_form(mut parts: Multipart<'_>) -> Result<MessageForm, ApiError> {
+    let wrong = |error: multer::Error| ApiError::malformed(format!("the form cannot be read: {error}"));
+    let mut form = MessageForm::default();
+    while let Some(part) = parts.next_field().await.map_err(wrong)? {
+        match part.name() {
+            Some("name") => form.name = part.text().await.map_err(wrong)?,
+            Some("text") => form.text = part.text().await.map_err(wrong)?,
+            Some("files") => {
+                let name = part.file_name().unwrap_or_default().to_owned();
+                let media_type = part.content_type().map(ToString::to_string);
+                let bytes = part.bytes().await.map_err(wrong)?.to_vec();
+                // Without a file browsers send an empty one without a name.
+                if !name.is_empty() || !bytes.is_empty() {
+                    form.files.push(IncomingFile { name, media_type, bytes });
+                }
+                if form.files.len() > FILES_MAX {
+                    return Err(ApiError::malformed(format!("a message may have {FILES_MAX} files at most")));
+                }
+            }
+            _ => return Err(ApiError::malformed("the form has a field that is not taken")),
+        }
+    }
+    Ok(form)
+}
+
+/// `POST /channels/{channel}/messages`: takes a message with its files and leads back; a script that asks for events gets the
+/// answer as it is written. A command is answered at once.
 pub(super) async fn say(
     State(admin): State<Shared>,
     Extension(local): Extension<LocalApi>,
     visitor: Visitor,
     Path(channel): Path<String>,
     headers: HeaderMap,
-    Form(MessageForm { name, text }): Form<MessageForm>,
+    request: Request,
 ) -> Result<Response, PageError> {
     let channel = admin.resolve(&channel)?;
+    // It is never closed.
+    let reading = READING.acquire().await.map_err(|closed| ApiError::internal(&closed))?;
+    let MessageForm { name, text, files } = read_form(request).await?;
     let user = name.trim().to_owned();
     // Browsers send the line breaks of forms as two characters.
     let text = text.replace("\r\n", "\n");
-    if let Some(given) = text.trim().strip_prefix('/') {
-        let request = CommandRequest { user, command: given.to_owned(), id: None, agent: None };
-        let reply = messages::run_command(&local, channel.as_str(), request).await?;
-        let body = html! { div #reply { (said(&reply.words)) } p { a href=(as_path(&channel, name.trim())) { "Back to the conversation" } } };
-        let title = format!("/{} in {channel}", given.split_whitespace().next().unwrap_or_default());
-        let command = command(&["chat", channel.as_str()]);
-        let frame = Frame { title: &title, section: Section::Talk, visitor, command };
-        return Ok(layout(&frame, &body).into_response());
+    if let Some(given) = text.trim().strip_prefix('/').filter(|_| files.is_empty()) {
+        return command_given(&local, visitor, &channel, user, given).await;
     }
+    let files =
+        messages::content_of(&local, &admin.agent_registry.loaded().config, &channel.agent(), files).await?;
+    drop(reading);
+    let back = format!("{}#talk", as_path(&channel, &user));
     let request = MessageRequest { user, text, id: None, agent: None, at: None };
-    let (message, admission) = messages::say(&local, channel.as_str(), request).await?;
+    let (message, admission) = messages::say(&local, channel.as_str(), request, files).await?;
     if messages::wants_events(&headers) {
         return Ok(messages::events(message, admission));
     }
-    Ok(seen_again(&format!("{}#talk", as_path(&channel, name.trim()))))
+    Ok(seen_again(&back))
+}
+
+async fn command_given(
+    local: &LocalApi,
+    visitor: Visitor,
+    channel: &ChannelId,
+    user: String,
+    given: &str,
+) -> Result<Response, PageError> {
+    let back = as_path(channel, &user);
+    let request = CommandRequest { user, command: given.to_owned(), id: None, agent: None };
+    let reply = messages::run_command(local, channel.as_str(), request).await?;
+    let body =
+        html! { div #reply { (said(&reply.words)) } p { a href=(back) { "Back to the conversation" } } };
+    let title = format!("/{} in {channel}", given.split_whitespace().next().unwrap_or_default());
+    let command = command(&["chat", channel.as_str()]);
+    let frame = Frame { title: &title, section: Section::Talk, visitor, command };
+    Ok(layout(&frame, &body).into_response())
 }
 
 /// A local channel in which nothing was said yet.

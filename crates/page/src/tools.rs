@@ -1,4 +1,4 @@
-//! Calls of tools: those that wait for a yes, answered here, and those that were made.
+//! Tool calls: those that wait for approval, answered here, and those that were made.
 
 use axum::Form;
 use axum::extract::{Query, State};
@@ -14,6 +14,7 @@ use crate::links::{channel_link, encoded, path, seen_again, turn_link};
 use crate::login::local;
 use crate::paint::list;
 use crate::pieces::{command, is_poll, json, live, text, time};
+use crate::servers;
 use crate::visitor::Visitor;
 use cairn_api::records::ApprovalRecord;
 use cairn_api::show::Show as _;
@@ -74,6 +75,7 @@ pub(super) async fn view(
         .filter(|_| items.len() == LINES)
         .map(|oldest| format!("{HERE}?before={}{kept}", oldest.n));
     let body = html! {
+        p { a href=(servers::HERE) { "Tool servers" } ": their state, and what they offer" }
         section aria-labelledby="waiting-for" {
             h2 #waiting-for { "Waiting for approval" }
             (now)

@@ -24,12 +24,19 @@ pub use transcribe::{NoWords, Transcriber, TranscriberSettings};
 
 /// The content of a message.
 #[derive(Debug, Default)]
-pub(crate) struct Content {
-    pub(crate) parts: Vec<Part>,
+pub struct Content {
+    pub parts: Vec<Part>,
     /// Some of it was said in a voice or video message.
-    pub(crate) spoken: bool,
+    pub spoken: bool,
     /// The recordings in it, where these are kept.
-    pub(crate) recordings: Vec<Recording>,
+    pub recordings: Vec<Recording>,
+}
+
+/// A file whose bytes came with the message.
+pub struct Sent {
+    pub bytes: Vec<u8>,
+    /// It is a voice or video message, not a file of sound.
+    pub spoken: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -182,6 +189,29 @@ impl Attachment<'_> {
         }
     }
 
+    /// Adds a file whose bytes are here to a message: the words of a recording, or what [`Attachment::read`] makes of it.
+    pub async fn take(
+        &self,
+        platform: &'static str,
+        limits: &AttachLimits,
+        transcriber: Option<&Transcriber>,
+        Sent { bytes, spoken }: Sent,
+        content: &mut Content,
+    ) {
+        match transcriber.filter(|_| self.is_sound()) {
+            Some(transcriber) => {
+                let heard = self.within(transcriber.max_bytes()).map(|_| bytes);
+                let called = if spoken { "voice message".to_owned() } else { self.shown_name() };
+                let recorded = Recorded { called: &called, attachment: self, is_message: spoken };
+                transcriber.hear(platform, recorded, heard, content).await;
+            }
+            None => {
+                let read = self.wanted(limits).map(|_| bytes);
+                content.parts.push(self.read(platform, limits, read).await);
+            }
+        }
+    }
+
     fn named(&self, size: Option<u64>, unread: Unread) -> Part {
         let mut notes: Vec<String> = size.map(readable).into_iter().collect();
         match unread {
@@ -221,8 +251,8 @@ impl Attachment<'_> {
     }
 }
 
-/// The MIME type of a picture, by its first bytes.
-fn image_type(bytes: &[u8]) -> Option<&'static str> {
+/// The MIME type of a picture that browsers and models show, by its first bytes; `None`: it is none.
+pub fn image_type(bytes: &[u8]) -> Option<&'static str> {
     let is_webp = bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP".as_slice());
     let known: [(bool, &str); 4] = [
         (bytes.starts_with(b"\x89PNG\r\n\x1a\n"), "image/png"),

@@ -14,6 +14,7 @@ pub mod link;
 pub mod markup;
 mod multipart;
 mod pause;
+pub mod private_file;
 pub mod settings;
 pub mod speech;
 pub mod split;

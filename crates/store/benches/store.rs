@@ -37,6 +37,7 @@ fn record(seq: u64) -> NewRecord {
         tool_calls: Vec::new(),
         tool_call_id: None,
         artifact: None,
+        files: Vec::new(),
         provenance: cairn_types::message::Provenance::default(),
         spoken: false,
         quotes: false,

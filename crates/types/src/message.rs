@@ -190,6 +190,9 @@ pub struct Entry {
     /// For a tool's entry: the artifact that holds its whole result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact: Option<crate::ids::ArtifactId>,
+    /// For a tool's entry in a local channel: files that people find with it. Chat networks get theirs as deliveries.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<SentFile>,
     /// For a tool's entry: whose text its result has. For a user's entry: whose text it quotes or forwards.
     #[serde(default, rename = "voices", skip_serializing_if = "Provenance::is_empty")]
     pub provenance: Provenance,
@@ -223,6 +226,7 @@ impl Entry {
             tool_calls: Vec::new(),
             tool_call_id: None,
             artifact: None,
+            files: Vec::new(),
             provenance: Provenance::default(),
             spoken: false,
             quotes: false,
@@ -234,7 +238,8 @@ impl Entry {
     /// The entry after its text has expired. Its token count stays the same.
     pub fn expired(&self) -> Self {
         let parts = vec![Part::text(EXPIRED_TEXT)];
-        let mut left = Self { parts, reasoning: None, provider_state: None, ..self.clone() };
+        let mut left =
+            Self { parts, reasoning: None, provider_state: None, files: Vec::new(), ..self.clone() };
         left.tool_calls
             .iter_mut()
             .for_each(|call| call.arguments = serde_json::Value::Object(serde_json::Map::new()));
@@ -661,6 +666,20 @@ pub struct Artifact {
     /// Set for a file: its content is bytes, not text, and can be sent to the chat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<FileNote>,
+}
+
+/// A file that people are handed: an artifact of the same channel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SentFile {
+    pub artifact: ArtifactId,
+    /// The name that people see.
+    pub name: String,
+    /// MIME type, such as `image/png`.
+    pub media_type: String,
+    pub bytes: u64,
+    /// A description for people who cannot see or hear it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alt: Option<String>,
 }
 
 /// The description of an artifact that is a file.

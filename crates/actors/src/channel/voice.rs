@@ -8,7 +8,7 @@ use std::time::Duration;
 use cairn_core::artifact::recording_id;
 use cairn_core::conversation::{Conversation, OpenTurn};
 use cairn_types::event::{ArtifactEvent, DeliveryEvent, Event};
-use cairn_types::ids::{ArtifactId, MessageId, OutboxId, Seq, TurnId};
+use cairn_types::ids::{ArtifactId, LOCAL_PLATFORM, MessageId, OutboxId, Seq, TurnId};
 use cairn_types::message::{Artifact, Inbound};
 use cairn_types::ports::{NoSpeech, Refusal, Speaker, StoreError};
 use cairn_types::tool::OutputFile;
@@ -166,7 +166,10 @@ async fn spoken(
     answer: VoiceAnswer,
 ) -> Result<bool, Unspoken> {
     let VoiceAnswer { turn, seq, words, reply_to } = answer;
-    // Where no file can be sent, none is made.
+    // Where no recording can be sent, none is made.
+    if handle.id.platform() == LOCAL_PLATFORM {
+        return Err(Unsendable::NoFiles.into());
+    }
     files::check(&shared.ports, &handle.id, 0)?;
     let data = speaker.speak(words).await?;
     files::check(&shared.ports, &handle.id, data.len() as u64)?;

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use cairn_types::event::{ArtifactEvent, DeliveryEvent, Event, SentFile};
-use cairn_types::ids::{ArtifactId, ChannelId, LOCAL_PLATFORM, MessageId, OutboxId, Seq, TurnId};
+use cairn_types::ids::{
+    ArtifactId, ChannelId, LOCAL_PLATFORM, MessageId, OPENAI_PLATFORM, OutboxId, Seq, TurnId,
+};
 use cairn_types::message::{Artifact, FileNote, Recording};
 use cairn_types::ports::StoreError;
 use cairn_types::text::checksum::checksum;
@@ -49,7 +51,9 @@ pub(super) fn size(bytes: u64) -> String {
 /// Checks that the platform of a channel takes a file of this size.
 pub(crate) fn check(ports: &Ports, channel: &ChannelId, bytes: u64) -> Result<(), Unsendable> {
     if channel.platform() == LOCAL_PLATFORM {
-        return Err(Unsendable::NoFiles);
+        // Clients of the OpenAI-compatible endpoint are given words alone.
+        let of_client = channel.chat().split_once('.').is_some_and(|(first, _)| first == OPENAI_PLATFORM);
+        return if of_client { Err(Unsendable::NoFiles) } else { Ok(()) };
     }
     // A platform that does not run now is asked by its adapter when it does.
     let Some(platform) = ports.platform(channel) else { return Ok(()) };
@@ -198,6 +202,28 @@ pub(super) fn intent(
     })
 }
 
+/// In a local channel nothing is sent: takes out the deliveries of files, whose files people find with the result. A caption
+/// becomes part of its file's description.
+pub(super) fn to_stay(channel: &ChannelId, events: &mut Vec<Event>) -> Vec<SentFile> {
+    let mut staying = Vec::new();
+    if channel.platform() != LOCAL_PLATFORM {
+        return staying;
+    }
+    events.retain_mut(|event| match event {
+        Event::Delivery(DeliveryEvent::Intended { note, files, .. }) if !files.is_empty() => {
+            let caption = note.take().filter(|caption| !caption.trim().is_empty());
+            if let Some(first) = files.first_mut() {
+                let described: Vec<String> = caption.into_iter().chain(first.alt.take()).collect();
+                first.alt = Some(described.join("\n")).filter(|described| !described.is_empty());
+            }
+            staying.append(files);
+            false
+        }
+        _ => true,
+    });
+    staying
+}
+
 /// What becomes of the files of one result.
 #[derive(Default)]
 pub(super) struct Outgoing {
@@ -272,6 +298,42 @@ mod tests {
             assert_eq!(clean_name(given).as_deref(), name);
         }
         assert_eq!(clean_name(&format!("{}.png", "x".repeat(500))).unwrap().len(), NAME_CHARS);
+    }
+
+    #[test]
+    fn in_a_local_channel_files_stay_with_the_result() {
+        let file = |alt: Option<&str>| SentFile {
+            artifact: "a1".into(),
+            name: "cat.png".to_owned(),
+            media_type: "image/png".to_owned(),
+            bytes: 3,
+            alt: alt.map(str::to_owned),
+        };
+        let intended = |note: &str, files: Vec<SentFile>| {
+            Event::Delivery(DeliveryEvent::Intended {
+                id: "d1".into(),
+                turn: "t1".into(),
+                seq: Seq(1),
+                note: Some(note.to_owned()),
+                approval: None,
+                reply_to: None,
+                edits: None,
+                draft: false,
+                files,
+            })
+        };
+        let events = vec![
+            intended("Our cat", vec![file(Some("a cat")), file(None)]),
+            intended("no file", Vec::new()),
+            intended("", vec![file(None)]),
+        ];
+        let mut left = events.clone();
+        let staying = to_stay(&"main/local/ann".parse().unwrap(), &mut left);
+        assert_eq!(staying, [file(Some("Our cat\na cat")), file(None), file(None)]);
+        assert_eq!(left, [events[1].clone()]);
+        let mut sent = events.clone();
+        assert_eq!(to_stay(&"main/telegram/1".parse().unwrap(), &mut sent), []);
+        assert_eq!(sent, events);
     }
 
     #[test]

@@ -118,10 +118,12 @@ impl<'a> ResultGuard<'a> {
                 Part::text(format!("{name} (left out: the window has no room for it)"))
             });
         }
-        let delivery = files.delivery(self.tools.handle(), &call.id);
+        let mut sent = Vec::from_iter(files.delivery(self.tools.handle(), &call.id));
+        let stay = |events| files::to_stay(&self.tools.handle().id, events);
+        entry.files = [&mut events, &mut sent].into_iter().flat_map(stay).collect();
         entry.tool_call_id = Some(call.id);
         events.push(Event::Turn(TurnEvent::EntryAdded { entry }));
-        events.extend(delivery);
+        events.extend(sent);
         events
     }
 

@@ -55,6 +55,9 @@ pub struct Explanation {
     pub usage: Usage,
     /// At the prices of that time; `None`: no model had a price.
     pub cost: Option<f64>,
+    /// The currency of the prices; empty if the configuration does not name it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub currency: String,
     /// What is not known any more, and why.
     pub missing: Vec<String>,
 }
@@ -196,6 +199,9 @@ pub struct RunExplanation {
     pub usage: Usage,
     /// At the prices of that time; `None`: no model had a price.
     pub cost: Option<f64>,
+    /// The currency of the prices; empty if the configuration does not name it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub currency: String,
     /// What is not known any more, and why.
     pub missing: Vec<String>,
 }

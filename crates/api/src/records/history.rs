@@ -8,7 +8,7 @@ use cairn_core::limits::Price;
 use cairn_core::tune::ScriptEntry;
 use cairn_types::event::{TurnEnd, TurnOutcome};
 use cairn_types::ids::{ArtifactId, Generation, MemoryId, MessageId, Seq, TurnId};
-use cairn_types::message::{Artifact, Author, Entry, Finish, Part, Pending, Role, ToolCall};
+use cairn_types::message::{Artifact, Author, Entry, Finish, Part, Pending, Role, SentFile, ToolCall};
 use cairn_types::model::Usage;
 use cairn_types::ports::ArtifactLines;
 use cairn_types::tokens::Correction;
@@ -38,6 +38,9 @@ pub struct EntryRecord {
     /// The artifact with the whole of a tool's result, or of a message of which the model sees only head and tail.
     #[serde(default)]
     pub artifact: Option<ArtifactId>,
+    /// Files that people find with a tool's result, in a local channel.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<FileRecord>,
     /// A message that is larger than the window allows. The model sees its head and tail; here it is whole.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shortened: bool,
@@ -176,6 +179,7 @@ impl EntryRecord {
             tool_calls: entry.tool_calls.clone(),
             tool_call_id: entry.tool_call_id.clone(),
             artifact: entry.artifact.clone().or_else(|| Some(copy?.id.clone())),
+            files: entry.files.iter().map(FileRecord::of).collect(),
             shortened: is_pruned || is_copied,
             finish: entry.finish,
             tokens: correction.apply(conversation.weight(entry)),
@@ -231,6 +235,7 @@ pub fn pending_records(conversation: &Conversation, correction: &Correction) -> 
         tool_calls: Vec::new(),
         tool_call_id: None,
         artifact: None,
+        files: Vec::new(),
         shortened: false,
         finish: None,
         tokens: correction.apply(u64::from(pending.tokens)),
@@ -255,6 +260,23 @@ impl PartRecord {
             Part::File { name, text, .. } => ("file", text.as_ref(), Some(name)),
         };
         Self { kind: kind.to_owned(), text: text.cloned(), name: name.cloned() }
+    }
+}
+
+/// A file that people were handed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileRecord {
+    /// The file; its fields are in this same object.
+    #[serde(flatten)]
+    pub file: SentFile,
+    /// Its content has expired, or is lost.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub gone: bool,
+}
+
+impl FileRecord {
+    fn of(file: &SentFile) -> Self {
+        Self { file: file.clone(), gone: false }
     }
 }
 

@@ -125,7 +125,7 @@ fn replaced(before: &[RegionRecord], now: &[RegionRecord]) -> Vec<RegionDiff> {
             Some(at) => {
                 let other = left.remove(at);
                 let (kind, id) = (region.kind.clone(), region.id.clone());
-                let lines = lines(&other.text, &region.text);
+                let lines = line_diff(&other.text, &region.text);
                 out.push(RegionDiff { kind, id, change: Change::Changed, lines });
             }
             None => out.push(whole(region, Change::Added)),
@@ -146,8 +146,18 @@ fn whole(region: &RegionRecord, change: Change) -> RegionDiff {
     RegionDiff { kind: region.kind.clone(), id: region.id.clone(), change, lines }
 }
 
-fn lines(before: &str, now: &str) -> Vec<LineDiff> {
-    let diff = TextDiff::from_lines(before, now);
+/// Compares two texts line by line.
+pub fn line_diff(before: &str, now: &str) -> Vec<LineDiff> {
+    // A last line without a line break equals one with it, unless that is all that differs.
+    let ended = |text: &str| {
+        if text.is_empty() || text.ends_with('\n') { text.to_owned() } else { format!("{text}\n") }
+    };
+    let (whole_before, whole_now) = (ended(before), ended(now));
+    let is_end_alone = whole_before == whole_now;
+    let diff = match is_end_alone {
+        true => TextDiff::from_lines(before, now),
+        false => TextDiff::from_lines(whole_before.as_str(), whole_now.as_str()),
+    };
     let line = |change: similar::Change<&str>| LineDiff {
         change: match change.tag() {
             ChangeTag::Equal => Change::Same,
@@ -157,4 +167,20 @@ fn lines(before: &str, now: &str) -> Vec<LineDiff> {
         text: change.value().trim_end_matches('\n').to_owned(),
     };
     diff.iter_all_changes().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_no_longer_the_last_is_the_same() {
+        let told = |before: &str, now: &str| -> Vec<String> {
+            line_diff(before, now).iter().map(|line| format!("{}{}", line.mark(), line.text)).collect()
+        };
+        assert_eq!(told("a", "a\nb"), ["  a", "+ b"]);
+        assert_eq!(told("a\nb", "a"), ["  a", "- b"]);
+        assert_eq!(told("", "a"), ["+ a"]);
+        assert_eq!(told("a", "a\n"), ["- a", "+ a"]);
+    }
 }

@@ -35,6 +35,7 @@ fn entry(seq: u64, role: Role, parts: Vec<Part>) -> Entry {
         tool_calls: Vec::new(),
         tool_call_id: None,
         artifact: None,
+        files: Vec::new(),
         provenance: cairn_types::message::Provenance::default(),
         spoken: false,
         quotes: false,

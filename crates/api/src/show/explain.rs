@@ -1,6 +1,6 @@
 //! Past turns and compaction runs, with the model calls that they made.
 
-use cairn_core::spend::money;
+use cairn_core::spend::amount;
 use cairn_types::event::RunOutcome;
 use cairn_types::ids::SummaryId;
 use cairn_types::model::{ModelError, Usage};
@@ -24,7 +24,7 @@ impl Show for Explanation {
             ("started", time(self.started_at)),
             ("ended", self.ended_at.map_or_else(|| words("-"), time)),
         ];
-        facts.extend(taken(self.usage, self.cost));
+        facts.extend(taken(self.usage, self.cost, &self.currency));
         facts.extend(self.delivered_at.map(|at| ("delivered", time(at))));
         facts.extend(self.entries.map(|(from, to)| ("seen in full", entries(&self.channel, from, to))));
         facts.extend(self.missing.iter().map(|missing| ("not known", words(missing))));
@@ -39,13 +39,18 @@ impl Show for Explanation {
         let of = CallOf::Turn(self.turn.clone());
         let number =
             |call: &CallRecord| link(Target::Prompt(self.channel.clone(), of.clone(), call.call), call.call);
-        blocks.extend(calls("Model calls", "Model calls, in order", &self.calls, number));
+        blocks.extend(calls("Model calls", "Model calls, in order", (&self.calls, &self.currency), number));
         let run = |call: &CallRecord| match call.trace.as_ref().and_then(|trace| trace.work.as_ref()) {
             Some(work) => link(Target::Run(self.channel.clone(), work.run.clone()), &work.run),
             None => words(call.call),
         };
         let beside = "Model calls of compactions at the same time";
-        blocks.extend(calls("Compaction calls at the same time", beside, &self.beside, run));
+        blocks.extend(calls(
+            "Compaction calls at the same time",
+            beside,
+            (&self.beside, &self.currency),
+            run,
+        ));
         blocks.extend(recalled("Recalled memories", &self.recalled));
         blocks.extend(recalled("Nearly recalled", &self.near));
         blocks.extend(quotes(self));
@@ -74,7 +79,7 @@ impl Show for RunExplanation {
             ("works on", works_on),
             ("window", words(format!("{} → {after} tokens", grouped(self.tokens_before)))),
         ];
-        facts.extend(taken(self.usage, self.cost));
+        facts.extend(taken(self.usage, self.cost, &self.currency));
         facts.push(("memories", words(grouped(self.memories))));
         if !self.sources.is_empty() {
             let ids: Vec<Cell> = self.sources.iter().map(summary).collect();
@@ -90,7 +95,7 @@ impl Show for RunExplanation {
         let of = CallOf::Run(self.run.clone());
         let number =
             |call: &CallRecord| link(Target::Prompt(self.channel.clone(), of.clone(), call.call), call.call);
-        blocks.extend(calls("Model calls", "Model calls, in order", &self.calls, number));
+        blocks.extend(calls("Model calls", "Model calls, in order", (&self.calls, &self.currency), number));
         let columns = [Column::narrow("attempt").right(), Column::narrow("at"), Column::narrow("reason")];
         let failed = self.failed.iter().map(|one| [words(one.attempt), time(one.at), words(&one.reason)]);
         blocks.extend(section("Failed attempts", "Failed attempts, oldest first", columns, failed));
@@ -111,12 +116,12 @@ fn outcome(turn: &Explanation) -> Cell {
     cell
 }
 
-fn taken(usage: Usage, cost: Option<f64>) -> [(&'static str, Cell); 3] {
+fn taken(usage: Usage, cost: Option<f64>, currency: &str) -> [(&'static str, Cell); 3] {
     let (sent, cached) = (grouped(usage.input_tokens), grouped(usage.cached_tokens));
     [
         ("tokens sent", words(format!("{sent}, {cached} from the cache"))),
         ("answer tokens", words(grouped(usage.output_tokens))),
-        ("cost", or_dash(cost.map(money))),
+        ("cost", or_dash(cost.map(|cost| amount(cost, currency)))),
     ]
 }
 
@@ -131,7 +136,7 @@ fn said(said: &SaidRecord) -> [Block; 2] {
 fn calls(
     head: &'static str,
     caption: &'static str,
-    calls: &[CallRecord],
+    (calls, currency): (&[CallRecord], &str),
     number: impl Fn(&CallRecord) -> Cell,
 ) -> Vec<Block> {
     let columns = [
@@ -156,7 +161,7 @@ fn calls(
             words(grouped(call.usage.output_tokens)),
             or_dash(trace.and_then(|trace| trace.first_ms).map(seconds)),
             or_dash(trace.map(|trace| seconds(trace.total_ms))),
-            or_dash(trace.and_then(|trace| trace.cost).map(money)),
+            or_dash(trace.and_then(|trace| trace.cost).map(|cost| amount(cost, currency))),
             call_outcome(call),
         ]
     };

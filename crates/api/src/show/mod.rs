@@ -7,6 +7,7 @@ mod context;
 mod explain;
 mod memory;
 mod reminders;
+mod servers;
 mod status;
 mod summary;
 #[cfg(any(test, feature = "testing"))]
@@ -18,7 +19,7 @@ use std::fmt::Display;
 use cairn_types::ids::{ChannelId, MemoryId, RunId, Seq, SummaryId, TurnId};
 use jiff::Timestamp;
 
-use crate::records::CallOf;
+use crate::records::{CallOf, LineDiff};
 use crate::text::one_line;
 
 pub use self::context::window;
@@ -43,6 +44,8 @@ pub enum Block {
     },
     /// What somebody wrote, with its line breaks.
     Text(String),
+    /// Two versions of what somebody wrote, line by line.
+    Diff(Vec<LineDiff>),
     Note(Cell),
 }
 
@@ -78,6 +81,8 @@ pub enum Target {
     /// The request of a model call of a turn or run, by its number.
     Prompt(ChannelId, CallOf, usize),
     Memory(MemoryId),
+    /// A tool server, by its id.
+    Server(String),
 }
 
 impl Column {

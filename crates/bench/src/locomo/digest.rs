@@ -126,6 +126,7 @@ fn entry((turn, seq): (&Turn, u64)) -> Arc<Entry> {
         tool_calls: Vec::new(),
         tool_call_id: None,
         artifact: None,
+        files: Vec::new(),
         provenance: cairn_types::message::Provenance::default(),
         spoken: false,
         quotes: false,

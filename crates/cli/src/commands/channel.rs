@@ -79,13 +79,12 @@ pub enum ArtifactCommand {
         #[command(flatten)]
         channel: ChannelArg,
     },
-    /// Show lines of an artifact, or save it as a file
+    /// Show lines of an artifact
     #[command(after_help = "\
 Examples:
   cairn artifact show main a3               the first 1000 lines, up to 1 MiB
   cairn artifact show main a3 --from 501 --count 20
   cairn artifact show main a3 --offset 1048576     the middle of a giant line
-  cairn artifact show main r5d41402a --output said.ogg     a recording
 
 Showing an artifact does not count as reading it: it still expires.")]
     Show {
@@ -106,9 +105,23 @@ Showing an artifact does not count as reading it: it still expires.")]
         #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true,
               value_parser = args::number(0, u64::MAX))]
         offset: u64,
-        /// Write all of it, byte for byte, to this file, which must not exist
-        #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "count", "offset"])]
-        output: Option<PathBuf>,
+    },
+    /// Write an artifact to a file, byte for byte: a file from the bot, a recording, or a whole result
+    #[command(after_help = "\
+Examples:
+  cairn artifact save main a1 cat.png
+  cairn artifact save main r5d41402a said.ogg
+
+Only you may read the file. An existing file is not overwritten.")]
+    Save {
+        #[command(flatten)]
+        channel: ChannelArg,
+        /// The artifact, such as a1
+        #[arg(value_name = "ID")]
+        id: String,
+        /// Where to write it
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
     },
 }
 
@@ -120,7 +133,7 @@ pub async fn artifact(global: Global, command: ArtifactCommand) -> Result<(), Fa
             let records: Vec<ArtifactRecord> = connector.get(&channel_path(&channel, "artifacts")).await?;
             out::record(global.json, &records, |records| artifacts(records))
         }
-        ArtifactCommand::Show { channel, id, output: Some(file), .. } => {
+        ArtifactCommand::Save { channel, id, file } => {
             let channel = connector.channel(&channel.channel, None)?;
             let path = channel_path(&channel, &format!("artifacts/{}/content", encode(id.trim())));
             let bytes = connector.bytes(&path).await?;
@@ -128,7 +141,7 @@ pub async fn artifact(global: Global, command: ArtifactCommand) -> Result<(), Fa
             out::note(&format!("{} bytes are in {}", grouped(bytes.len() as u64), file.display()));
             Ok(())
         }
-        ArtifactCommand::Show { channel, id, from, count, offset, output: None } => {
+        ArtifactCommand::Show { channel, id, from, count, offset } => {
             let channel = connector.channel(&channel.channel, None)?;
             let params = [("from", from), ("count", count), ("offset", offset)];
             let params = params.map(|(name, n)| (name, Some(n.to_string())));
@@ -151,7 +164,10 @@ fn save(file: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
     let written = opened.and_then(|mut open| open.write_all(bytes));
     written.map_err(|error| {
-        Failure::failed(format!("cannot write {}: {error}", file.display()), "choose another file")
+        Failure::failed(
+            format!("cannot write {}: {error}", file.display()),
+            "name a new file in an existing folder",
+        )
     })
 }
 

@@ -1,9 +1,6 @@
 //! `cairn mcp`: tool servers, shown, approved and revoked.
 
-use std::fmt::Write as _;
-
 use axum::http::Method;
-use cairn_types::tool::mcp::{Drift, ServerSource, ToolPin, ToolState};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
@@ -12,9 +9,8 @@ use crate::client::encode;
 use crate::connect::{Connection, Connector};
 use crate::failure::Failure;
 use crate::out;
-use crate::out::Table;
 use cairn_api::records::{ServerRecord, ServerView};
-use cairn_api::text::{counted, one_line, plain};
+use cairn_api::text::counted;
 
 #[derive(Debug, Subcommand)]
 pub enum McpCommand {
@@ -67,17 +63,19 @@ pub struct ApproveArgs {
     yes: bool,
 }
 
+const NO_SERVERS: &str = "no tool servers; add one to [[mcp]] in the configuration";
+
 pub async fn mcp(global: Global, command: McpCommand) -> Result<(), Failure> {
     let connector = Connector::load(&global).await?;
     match command {
         McpCommand::List => {
             let records: Vec<ServerRecord> = connector.get("/v1/mcp").await?;
-            out::record(global.json, &records, |records| listed(records))
+            out::listed(global.json, &records, NO_SERVERS)
         }
         McpCommand::Show { id } => {
             let connection = connector.changing().await?;
             let view = look(&connection, &id).await;
-            out::record(global.json, &connection.finish(view).await?, described)
+            out::shown(global.json, &connection.finish(view).await?)
         }
         McpCommand::Approve(args) => {
             let connection = connector.changing().await?;
@@ -99,62 +97,6 @@ async fn look(connection: &Connection, id: &str) -> Result<ServerView, Failure> 
     connection.client.get::<ServerView>(&path).await.map_err(Failure::from)
 }
 
-fn listed(records: &[ServerRecord]) -> String {
-    if records.is_empty() {
-        return "no tool servers; add one to [[mcp]] in the configuration\n".to_owned();
-    }
-    let mut table = Table::new(&["server", "approved", "state", "tools", "agents", "reached by"], &[3]);
-    for record in records {
-        table.row(vec![
-            record.status.server.clone(),
-            if record.status.approved {
-                record.version.as_deref().map_or("yes".to_owned(), one_line)
-            } else {
-                "no".to_owned()
-            },
-            record.status.state.name().to_owned(),
-            record.tools.len().to_string(),
-            if record.agents.is_empty() { "-".to_owned() } else { record.agents.join(", ") },
-            reached_by(&record.source),
-        ]);
-    }
-    let mut text = table.render(out::width());
-    for record in records {
-        let server = &record.status.server;
-        if let Some(trouble) = trouble(record) {
-            let _ = writeln!(text, "{server}: {}", one_line(&trouble));
-        }
-        let new = record.status.drift.iter().flat_map(|drift| drift.tools.values());
-        let n_new = new.filter(|state| **state == ToolState::New).count() as u64;
-        if record.status.approved && n_new > 0 {
-            let tools = counted(n_new, "tool", "tools");
-            let _ =
-                writeln!(text, "{server}: offers {tools} that nobody approved; `cairn mcp show {server}`");
-        }
-    }
-    text
-}
-
-/// Why a server cannot be used, in words.
-fn trouble(record: &ServerRecord) -> Option<String> {
-    if let Some(reason) = &record.status.reason {
-        return Some(reason.clone());
-    }
-    let drift: &Drift = record.status.drift.as_ref()?;
-    (!drift.is_clean()).then(|| {
-        let changed =
-            drift.tools.keys().filter_map(|tool| drift.blocks(tool).filter(|_| drift.server.is_empty()));
-        drift.server.iter().cloned().chain(changed).collect::<Vec<_>>().join("; ")
-    })
-}
-
-fn reached_by(source: &ServerSource) -> String {
-    match source {
-        ServerSource::Stdio { command, args, .. } => one_line(&format!("{command} {}", args.join(" "))),
-        ServerSource::Http { url, .. } => one_line(url),
-    }
-}
-
 async fn approve(connection: &Connection, global: &Global, args: &ApproveArgs) -> Result<(), Failure> {
     let view = look(connection, &args.id).await?;
     if global.json && !args.yes {
@@ -164,7 +106,7 @@ async fn approve(connection: &Connection, global: &Global, args: &ApproveArgs) -
         ));
     }
     if !global.json {
-        out::text(&described(&view))?;
+        out::text(&out::of(&view))?;
     }
     let n_tools = if args.tools.is_empty() {
         let suspicious = &view.inspection.suspicions;
@@ -192,85 +134,4 @@ async fn approve(connection: &Connection, global: &Global, args: &ApproveArgs) -
         out::note(&format!("no agent uses them yet: add \"{server}/*\" to the `tools` of an agent"));
     }
     Ok(())
-}
-
-/// A server and its tools, for people.
-fn described(view: &ServerView) -> String {
-    let (pin, inspection) = (&view.inspection.pin, &view.inspection);
-    let mut text = String::new();
-    let _ = writeln!(text, "{}  {} {}", pin.server, one_line(&pin.name), one_line(&pin.version));
-    match &pin.source {
-        ServerSource::Stdio { env, cwd, .. } => {
-            let _ = writeln!(text, "  command    {}", reached_by(&pin.source));
-            let _ = writeln!(text, "  variables  {}", names(env));
-            if let Some(cwd) = cwd {
-                let _ = writeln!(text, "  folder     {}", one_line(cwd));
-            }
-        }
-        ServerSource::Http { headers, .. } => {
-            let _ = writeln!(text, "  url        {}", reached_by(&pin.source));
-            let _ = writeln!(text, "  headers    {}", names(headers));
-        }
-    }
-    let _ = writeln!(text, "  approved   {}", if view.approved.is_some() { "yes" } else { "no" });
-    for change in inspection.drift.iter().flat_map(|drift| &drift.server) {
-        let _ = writeln!(text, "  CHANGED    {}", one_line(change));
-    }
-    for line in &view.server.status.stderr {
-        let _ = writeln!(text, "  stderr     {}", one_line(line));
-    }
-    for tool in &pin.tools {
-        tool_described(&mut text, view, tool);
-    }
-    for rejected in &inspection.rejected {
-        let (tool, reason) = (one_line(&rejected.tool), one_line(&rejected.reason));
-        let _ = writeln!(text, "\n{tool}  cannot be offered: {reason}");
-    }
-    for (name, state) in inspection.drift.iter().flat_map(|drift| &drift.tools) {
-        if *state == ToolState::Gone {
-            let name = one_line(name);
-            let _ = writeln!(text, "\n{name}  gone: it was approved, and the server no longer has it");
-        }
-    }
-    text
-}
-
-fn names<'n>(names: impl IntoIterator<Item = &'n String>) -> String {
-    let names: Vec<&str> = names.into_iter().map(String::as_str).collect();
-    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
-}
-
-fn tool_described(text: &mut String, view: &ServerView, tool: &ToolPin) {
-    let state = view.inspection.drift.as_ref().and_then(|drift| drift.tools.get(&tool.name));
-    let state = match state {
-        None | Some(ToolState::New) => "new".to_owned(),
-        Some(ToolState::Approved) => "approved".to_owned(),
-        Some(ToolState::Gone) => "gone".to_owned(),
-        Some(ToolState::Changed { what }) => format!("CHANGED: {}", what.join(", ")),
-    };
-    let _ = writeln!(text, "\n{}  {}  {state}", one_line(&tool.name), tool.effect().name());
-    for suspicion in view.inspection.suspicions.get(&tool.name).into_iter().flatten() {
-        let _ = writeln!(text, "  WARNING    {}", one_line(&suspicion.to_string()));
-    }
-    let before = view.approved.as_ref().and_then(|pin| pin.tool(&tool.name));
-    compared(text, "  ", before.map(|before| before.description.clone()), &tool.description);
-    let schema = |tool: &ToolPin| serde_json::to_string_pretty(&tool.schema).unwrap_or_default();
-    let _ = writeln!(text, "  arguments");
-    compared(text, "    ", before.map(schema), &schema(tool));
-}
-
-/// What there is now; where it has changed, both versions, marked.
-fn compared(text: &mut String, indent: &str, before: Option<String>, now: &str) {
-    let mut lines = |mark: &str, of: &str| {
-        for line in plain(of).lines() {
-            let _ = writeln!(text, "{indent}{mark}{line}");
-        }
-    };
-    match before.filter(|before| before != now) {
-        Some(before) => {
-            lines("- ", &before);
-            lines("+ ", now);
-        }
-        None => lines("", now),
-    }
 }

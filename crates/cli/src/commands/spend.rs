@@ -1,6 +1,6 @@
 //! `cairn spend`: what calls of models took and cost.
 
-use cairn_core::spend::{SpendBy, SpendLine, SpendPurpose, money};
+use cairn_core::spend::{SpendBy, SpendLine, SpendPurpose, amount};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use jiff::civil::Date;
@@ -46,12 +46,14 @@ pub async fn spend(global: Global, args: SpendArgs) -> Result<(), Failure> {
         ("by", Some(args.by.join(","))),
     ];
     let path = with_params("/v1/spend", &params);
-    let lines: Vec<SpendLine> = Connector::load(&global).await?.get(&path).await?;
+    let connector = Connector::load(&global).await?;
+    let lines: Vec<SpendLine> = connector.get(&path).await?;
+    let currency = &connector.loaded.config.limits.currency;
     let by: Vec<SpendBy> = args.by.iter().filter_map(|name| SpendBy::of_name(name)).collect();
-    out::record(global.json, &lines, |lines| table(lines, &by))
+    out::record(global.json, &lines, |lines| table(lines, &by, currency))
 }
 
-fn table(lines: &[SpendLine], by: &[SpendBy]) -> String {
+fn table(lines: &[SpendLine], by: &[SpendBy], currency: &str) -> String {
     if lines.is_empty() {
         return "nothing was spent on these days\n".to_owned();
     }
@@ -70,7 +72,7 @@ fn table(lines: &[SpendLine], by: &[SpendBy]) -> String {
         ];
         let mut row: Vec<String> = by.iter().map(|by| shown(line, *by)).collect();
         row.extend(figures.map(grouped));
-        row.push(line.cost.map_or_else(|| "-".to_owned(), money));
+        row.push(line.cost.map_or_else(|| "-".to_owned(), |cost| one_line(&amount(cost, currency))));
         table.row(row);
     }
     table.render(out::room())

@@ -73,6 +73,7 @@ fn skeleton(entry: &Entry) -> Entry {
         tool_calls: Vec::new(),
         tool_call_id: None,
         artifact: None,
+        files: Vec::new(),
         provenance: Provenance::default(),
         spoken: entry.spoken,
         quotes: entry.quotes,

@@ -92,6 +92,7 @@ fn messages() -> Vec<Event> {
         }],
         tool_call_id: None,
         artifact: None,
+        files: Vec::new(),
         provenance: cairn_types::message::Provenance::default(),
         quotes: true,
         author: None,

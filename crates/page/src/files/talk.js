@@ -3,6 +3,7 @@
 
 const form = document.getElementById("talk");
 const field = document.getElementById("text");
+const files = document.getElementById("files");
 const draft = document.getElementById("draft");
 const doing = document.getElementById("doing");
 const answer = document.getElementById("words");
@@ -10,6 +11,11 @@ const answer = document.getElementById("words");
 // The name that was used last in this browser.
 const name = document.getElementById("name");
 name.value ||= localStorage.getItem("name") ?? "";
+
+// Files need no words.
+const needed = () => { field.required = files.files.length === 0; };
+files.addEventListener("change", needed);
+needed();
 
 const tell = (what) => {
   draft.hidden = false;
@@ -69,9 +75,13 @@ form.addEventListener("submit", async (submitted) => {
   write("");
   localStorage.setItem("name", name.value);
   try {
-    const body = new URLSearchParams(new FormData(form));
+    const body = new FormData(form);
     const response = await fetch(form.action, { method: "POST", headers: { Accept: "text/event-stream" }, body });
-    if (response.ok) field.value = "";
+    if (response.ok) {
+      field.value = "";
+      files.value = "";
+      needed();
+    }
     if (response.headers.get("content-type")?.startsWith("text/event-stream")) await read(response.body);
     else {
       // A command, or a refusal: the words of the view that it leads to.

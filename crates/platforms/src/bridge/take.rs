@@ -19,7 +19,7 @@ use super::hub::NoAck;
 use super::routes::NoCall;
 use super::wire::{Ack, Deleted, Delivery, File, Person, ReplyTo, Said, Taken};
 use super::{Bridge, shown};
-use crate::attach::{Attachment, Content, Recorded, Unread};
+use crate::attach::{Attachment, Content, Sent};
 use crate::chat_queues::Tasks;
 use crate::inbound::{Access, Admitted, ChatAddress, InboundPath, Outcome, Sender};
 use crate::markup::name::{display, one_line};
@@ -320,19 +320,9 @@ impl Intake {
             let bytes = bytes.map_err(|_| NoCall::Malformed("`data` of a file is not base64".to_owned()))?;
             let size = Some(bytes.len() as u64);
             let attachment = Attachment { name, media_type: media_type.as_deref(), size };
-            let transcriber = chat.transcriber.as_deref().filter(|_| hear && attachment.is_sound());
-            match transcriber {
-                Some(transcriber) => {
-                    let heard = attachment.within(transcriber.max_bytes()).map(|_| bytes);
-                    let called = if *spoken { "voice message".to_owned() } else { attachment.shown_name() };
-                    let recorded = Recorded { called: &called, attachment: &attachment, is_message: *spoken };
-                    transcriber.hear(self.path.platform(), recorded, heard, &mut content).await;
-                }
-                None => {
-                    let read: Result<Vec<u8>, Unread> = attachment.wanted(&limits).map(|_| bytes);
-                    content.parts.push(attachment.read(self.path.platform(), &limits, read).await);
-                }
-            }
+            let transcriber = chat.transcriber.as_deref().filter(|_| hear);
+            let file = Sent { bytes, spoken: *spoken };
+            attachment.take(self.path.platform(), &limits, transcriber, file, &mut content).await;
         }
         Ok(content)
     }

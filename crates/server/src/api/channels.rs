@@ -5,7 +5,6 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use cairn_actors::{AgentRuntime, Compaction, RoomMade};
 use cairn_api::error::ApiError;
@@ -195,21 +194,7 @@ pub(super) async fn artifact(
     Ok(Json(ArtifactPage::of(&artifact, from, found)))
 }
 
-/// `GET /v1/channels/{C}/artifacts/{id}/content`: the bytes of an artifact. Does not count as reading it.
-pub(super) async fn artifact_content(
-    State(admin): State<Shared>,
-    Channel(channel, id): Channel<String>,
-) -> Result<Response, ApiError> {
-    let (conversation, _awake) = admin.conversation(&channel).await?;
-    let found = admin.store.artifact(&channel, &named(&id)).await?;
-    let artifact = readable(found, conversation.newest_artifact, &id, 1).map_err(no_artifact)?;
-    let bytes = admin.store.artifact_bytes(&channel, &artifact).await?;
-    let bytes = bytes.ok_or_else(|| lost_artifact(&channel, &artifact))?;
-    // No browser is to show it as what it says it is.
-    Ok(([(CONTENT_TYPE, "application/octet-stream")], bytes.to_vec()).into_response())
-}
-
-fn lost_artifact(channel: &ChannelId, artifact: &Artifact) -> ApiError {
+pub(super) fn lost_artifact(channel: &ChannelId, artifact: &Artifact) -> ApiError {
     ApiError::not_found(
         "artifact_lost",
         format!("the file of artifact {} of {channel} is missing or damaged", artifact.id),
@@ -217,7 +202,7 @@ fn lost_artifact(channel: &ChannelId, artifact: &Artifact) -> ApiError {
     )
 }
 
-fn no_artifact(error: NoArtifact) -> ApiError {
+pub(super) fn no_artifact(error: NoArtifact) -> ApiError {
     let (code, hint) = match error {
         NoArtifact::Unknown { .. } => {
             ("no_such_artifact", "`cairn artifact list C` lists the artifacts of a channel")

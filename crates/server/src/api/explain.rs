@@ -203,6 +203,7 @@ async fn explanation(admin: &Admin, channel: ChannelId, past: Past) -> Result<Ex
             .collect(),
         usage: story.calls.iter().fold(Usage::default(), |sum, call| sum + call.usage),
         cost: costs().next().map(|_| costs().sum()),
+        currency: admin.agent_registry.loaded().config.limits.currency.clone(),
         calls,
         beside,
         missing,

@@ -56,6 +56,7 @@ pub async fn explain(
         failed: failed.collect(),
         usage: calls.iter().fold(Usage::default(), |sum, call| sum + call.usage),
         cost: costs().next().map(|_| costs().sum()),
+        currency: admin.agent_registry.loaded().config.limits.currency.clone(),
         calls,
         missing,
         run: run.id,

@@ -14,6 +14,7 @@ use cairn_types::text::when::When;
 use cairn_types::tokens::Correction;
 use serde::Deserialize;
 
+use crate::api::files::is_gone;
 use crate::api::shared::{Admin, Channel, Page, Params, Shared, limit};
 use cairn_api::records::{EndRecord, EntryRecord, ReactionRecord, pending_records};
 
@@ -115,7 +116,11 @@ impl Admin {
             let reactions = reactions.get(&entry.seq).into_iter().flatten().map(ReactionRecord::of).collect();
             EntryRecord { end, reactions, ..EntryRecord::of(entry, conversation, correction) }
         };
-        Ok(entries.iter().map(record).collect())
+        let mut records: Vec<EntryRecord> = entries.iter().map(record).collect();
+        for file in records.iter_mut().flat_map(|record| &mut record.files) {
+            file.gone = is_gone(self, channel, &file.file.artifact).await?;
+        }
+        Ok(records)
     }
 }
 

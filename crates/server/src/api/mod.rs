@@ -8,6 +8,7 @@ pub mod empty_state;
 pub mod explain;
 pub mod explain_run;
 mod figures;
+pub mod files;
 pub mod history;
 mod imports;
 pub mod memories;

@@ -3,13 +3,13 @@
 
 use cairn_api::records::{PageLink, Scope};
 use std::collections::VecDeque;
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
+use std::fs;
+use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use cairn_platforms::private_file;
 use cairn_types::ports::{Clock, StoreError};
 use cairn_types::text::checksum::checksum;
 use jiff::{SignedDuration, Timestamp};
@@ -170,7 +170,7 @@ impl Access {
     fn write(&self) {
         let file = self.file.lock();
         let sessions = self.keys.lock().sessions.clone();
-        if let Err(error) = write(&file, &sessions) {
+        if let Err(error) = save(&file, &sessions) {
             tracing::warn!(%error, file = %file.display(),
                 "the page's logins cannot be saved; a restart logs everybody out");
             drop(fs::remove_file(&*file));
@@ -220,11 +220,8 @@ fn kept(file: &Path) -> VecDeque<Key> {
     sessions
 }
 
-fn write(file: &Path, sessions: &VecDeque<Key>) -> io::Result<()> {
-    let beside = file.with_extension("new");
-    let mut new = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-    new.write_all(&serde_json::to_vec(sessions)?)?;
-    fs::rename(&beside, file)
+fn save(file: &Path, sessions: &VecDeque<Key>) -> io::Result<()> {
+    private_file::write(file, &serde_json::to_vec(sessions)?)
 }
 
 fn random<const N: usize>() -> Result<String, StoreError> {
@@ -301,7 +298,7 @@ mod tests {
         let mut keys = Keys::default();
         keys.offer("a".to_owned(), Scope::Read, at(0));
         keys.enter("a", "the-token", at(0));
-        write(&file, &keys.sessions).unwrap();
+        save(&file, &keys.sessions).unwrap();
         assert!(!fs::read_to_string(&file).unwrap().contains("the-token"));
         let mut again = Keys { sessions: kept(&file), ..Keys::default() };
         assert_eq!(again.scope("the-token", at(1)), Some(Scope::Read));

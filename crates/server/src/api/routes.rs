@@ -1,8 +1,8 @@
 //! The routes of the admin API.
 
 use crate::api::{
-    channels, daemon, explain, explain_run, figures, history, imports, memories, outbox, page_links, people,
-    reminders, search, spend, store, summaries, tools,
+    channels, daemon, explain, explain_run, figures, files, history, imports, memories, outbox, page_links,
+    people, reminders, search, spend, store, summaries, tools,
 };
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ fn inside(admin: Shared) -> Router {
         .route("/v1/channels/{channel}/runs/{run}/prompt", get(explain_run::prompt))
         .route("/v1/channels/{channel}/artifacts", get(channels::artifacts))
         .route("/v1/channels/{channel}/artifacts/{id}", get(channels::artifact))
-        .route("/v1/channels/{channel}/artifacts/{id}/content", get(channels::artifact_content))
+        .route("/v1/channels/{channel}/artifacts/{id}/content", get(files::content))
         .route("/v1/channels/{channel}/compact", post(channels::compact))
         .route("/v1/channels/{channel}/new", post(channels::new))
         .route("/v1/channels/{channel}/stop", post(channels::stop))

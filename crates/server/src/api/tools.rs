@@ -142,10 +142,7 @@ pub(super) fn server_records(agent_registry: &AgentRegistry) -> Vec<ServerRecord
 }
 
 /// `GET /v1/mcp/{id}`: inspects the server, and starts it if necessary.
-pub(super) async fn server(
-    State(admin): State<Shared>,
-    Segment(id): Segment,
-) -> Result<Json<ServerView>, ApiError> {
+pub async fn server(State(admin): State<Shared>, Segment(id): Segment) -> Result<Json<ServerView>, ApiError> {
     view(&admin.agent_registry, &id).await.map(Json)
 }
 
@@ -163,15 +160,16 @@ async fn view(agent_registry: &AgentRegistry, id: &str) -> Result<ServerView, Ap
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ApproveBody {
-    digest: String,
+pub struct ApproveBody {
+    /// [`ServerView::digest`] of what was shown.
+    pub digest: String,
     /// The tools to approve; `None`: all that are not suspicious.
     #[serde(default)]
-    tools: Option<Vec<String>>,
+    pub tools: Option<Vec<String>>,
 }
 
 /// `POST /v1/mcp/{id}/approve`: approves exactly what was shown.
-pub(super) async fn approve_server(
+pub async fn approve_server(
     State(admin): State<Shared>,
     Segment(id): Segment,
     Body(ApproveBody { digest, tools }): Body<ApproveBody>,
@@ -208,7 +206,7 @@ pub(super) async fn approve_server(
 }
 
 /// `POST /v1/mcp/{id}/revoke`.
-pub(super) async fn revoke_server(
+pub async fn revoke_server(
     State(admin): State<Shared>,
     Segment(id): Segment,
 ) -> Result<Json<ServerRecord>, ApiError> {

@@ -18,6 +18,7 @@ pub(super) fn paint(blocks: &[Block], rows: usize, texts: &Texts) -> String {
             lines(all.iter().take(rows).map(|one| row(columns, one, texts)))
         }
         Block::Text(text) => quoted(text),
+        Block::Diff(all) => lines(all.iter().map(|line| format!("{}{}", line.mark(), quoted(&line.text)))),
         Block::Note(note) => cell(note),
     };
     blocks.iter().map(block).collect::<Vec<_>>().join("\n\n")

@@ -1,16 +1,15 @@
 //! `/context` and `/status`: the window of this conversation, and how the bot is.
 
 use crate::api::statuses::spend_status;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cairn_actors::{AgentRuntime, Runtime};
+use cairn_config::Config;
 use cairn_core::agent::AgentSettings;
 use cairn_core::chain::ModelState;
 use cairn_core::conversation::Conversation;
-use cairn_core::limits::Price;
 use cairn_core::registry::day_of;
-use cairn_core::spend::{SpendKey, SpendPurpose, money, summed_up};
+use cairn_core::spend::{SpendKey, SpendPurpose, amount, summed_up};
 use cairn_core::store_port::Store as _;
 use cairn_core::window::Region;
 use cairn_types::command::CommandCall;
@@ -74,23 +73,21 @@ impl Runner {
         let spend = spend_status(&self.deps.runtime, config);
         if let Some(spend) = spend.filter(|_| config.commands.is_operator(&call.caller.id)) {
             lines.push(item(Key::StatusSpent.with("spend", spend.described())));
-            let on = self.spent_today(&call.channel, &config.prices()).await?;
+            let on = self.spent_today(&call.channel, config).await?;
             lines.push(format!("  - {}", texts.say(on)));
         }
         Ok(lines.join("\n"))
     }
 
     /// What the day was spent on, as in `answers 0.12, compaction 0.0034; this conversation 0.05`.
-    async fn spent_today(
-        &self,
-        channel: &ChannelId,
-        prices: &BTreeMap<String, Price>,
-    ) -> Result<Saying, CommandError> {
+    async fn spent_today(&self, channel: &ChannelId, config: &Config) -> Result<Saying, CommandError> {
         let today = day_of(self.deps.clock.now());
         let rows = self.deps.store.spent(today, today).await?;
+        let prices = config.prices();
         let cost = |is_of: &dyn Fn(&SpendKey) -> bool| {
             let of = rows.iter().filter(|(key, _)| is_of(key)).cloned();
-            money(summed_up(of, &[], prices).iter().filter_map(|line| line.cost).sum())
+            let spent = summed_up(of, &[], &prices).iter().filter_map(|line| line.cost).sum();
+            amount(spent, &config.limits.currency)
         };
         let of = |purpose| cost(&|key: &SpendKey| key.purpose == purpose);
         let here = cost(&|key: &SpendKey| key.channel.as_ref() == Some(channel));

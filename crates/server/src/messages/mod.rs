@@ -4,6 +4,7 @@
 //! message id joins it or gets the stored answer.
 
 mod command;
+mod files;
 pub(crate) mod take;
 
 use cairn_api::error::{ApiError, ErrorBody};
@@ -20,6 +21,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json, Router};
+use cairn_platforms::attach::{Content, Transcriber};
 use cairn_types::ids::{AgentId, MessageId, TurnId};
 use cairn_types::message::Inbound;
 use cairn_types::ports::{Admission, Answer, ChatCommands, Clock, Intake, Progress};
@@ -28,6 +30,7 @@ use serde::Serialize;
 use serde_json::json;
 
 pub use command::run as run_command;
+pub use files::{FILES_MAX, IncomingFile, MESSAGE_BYTES_MAX, content_of};
 pub use take::Mint;
 
 /// After this long without an event, a comment keeps the connection open.
@@ -43,6 +46,8 @@ pub struct LocalApi {
     pub default_agent: AgentId,
     /// Longest text of a message, in bytes.
     pub max_text_bytes: usize,
+    /// Turns recordings into words; `None`: they are only named.
+    pub transcriber: Option<Arc<Transcriber>>,
     /// Makes ids for messages without one.
     pub mint: Arc<Mint>,
 }
@@ -66,7 +71,8 @@ async fn post_message(
     if wants_events(&headers) { Ok(events(message, admission)) } else { whole(admission).await }
 }
 
-/// Takes what somebody said in a local channel; returns when it is durable.
+/// Takes what somebody said in a local channel, with the files that came with it as [`content_of`] gives them; returns when it is
+/// durable.
 ///
 /// # Errors
 /// The message is malformed, the channel is not local, or the message is refused.
@@ -74,8 +80,9 @@ pub async fn say(
     api: &LocalApi,
     channel: &str,
     request: MessageRequest,
+    files: Content,
 ) -> Result<(MessageId, Admission), ApiError> {
-    submit(api, take::check(api, channel, request)?).await
+    submit(api, take::check(api, channel, request, files)?).await
 }
 
 async fn submit(api: &LocalApi, inbound: Inbound) -> Result<(MessageId, Admission), ApiError> {

@@ -7,6 +7,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::body::Body;
+use cairn_platforms::attach::Content;
 use cairn_types::ids::{AgentId, ChannelId, LOCAL_PLATFORM, MessageId};
 use cairn_types::message::{Author, Inbound, Part};
 use jiff::Timestamp;
@@ -46,13 +47,23 @@ pub(super) async fn take(api: &LocalApi, channel: &str, body: Body) -> Result<In
             "the body is not a message: {why}; expected {{\"user\": \"…\", \"text\": \"…\"}} in UTF-8"
         ))
     })?;
-    check(api, channel, request)
+    check(api, channel, request, Content::default())
 }
 
-pub(super) fn check(api: &LocalApi, channel: &str, request: MessageRequest) -> Result<Inbound, ApiError> {
+/// Checks a message. `files`: the parts of files that came with it; then its text may be empty.
+pub(super) fn check(
+    api: &LocalApi,
+    channel: &str,
+    request: MessageRequest,
+    files: Content,
+) -> Result<Inbound, ApiError> {
     let channel = resolve(api, channel, request.agent.as_deref())?;
     check_name("user", &request.user)?;
-    check_text(&request.text, api.max_text_bytes)?;
+    let is_blank = request.text.trim().is_empty();
+    if !is_blank || files.parts.is_empty() {
+        check_text(&request.text, api.max_text_bytes)?;
+    }
+    let text = Some(Part::text(request.text)).filter(|_| !is_blank);
     let now = api.clock.now();
     let at = request.at.as_deref().map_or(Ok(now), read_time)?;
     let message = match request.id {
@@ -67,15 +78,15 @@ pub(super) fn check(api: &LocalApi, channel: &str, request: MessageRequest) -> R
         message,
         author: Author { id: format!("{LOCAL_PLATFORM}/{}", request.user), name: request.user },
         at,
-        parts: vec![Part::text(request.text)],
+        parts: text.into_iter().chain(files.parts).collect(),
         addressed: true,
         direct: false,
         chat_name: None,
         language: None,
         reply_to: None,
         provenance: cairn_types::message::Provenance::default(),
-        spoken: false,
-        recordings: Vec::new(),
+        spoken: files.spoken,
+        recordings: files.recordings,
         gather: cairn_types::message::Gather::default(),
     })
 }

@@ -13,4 +13,4 @@ pub mod systemd;
 pub mod tools;
 
 /// This binary, by its `/proc` link, because its file may have been replaced.
-const OWN_BINARY: &str = "/proc/self/exe";
+pub(crate) const OWN_BINARY: &str = "/proc/self/exe";

@@ -1,10 +1,9 @@
 //! Creates the adapters of the chat networks from the configuration.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
+use std::fs;
+use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +13,7 @@ use cairn_platforms::attach::{NoWords, Transcriber, TranscriberSettings};
 use cairn_platforms::bridge::{self, Bridge, BridgeSettings};
 use cairn_platforms::discord::{self, Discord, DiscordSettings, Refusals};
 use cairn_platforms::fence::Fence;
+use cairn_platforms::private_file;
 use cairn_platforms::settings::{CatchUp, ChatSettings, LiveChat, Marks};
 use cairn_platforms::speech::{Speech, SpeechSettings};
 use cairn_platforms::telegram::{self, Telegram, TelegramSettings};
@@ -48,6 +48,8 @@ pub struct Networks {
     pub adapters: Vec<Arc<dyn Adapter>>,
     /// Their replaceable settings.
     pub chats: Chats,
+    /// What turns recordings into words, for the local platform.
+    pub transcriber: Option<Arc<Transcriber>>,
     /// The webhook routes for Telegram, by listening address.
     pub webhooks: BTreeMap<SocketAddr, Router>,
     /// The calls of bridges, for the socket.
@@ -148,7 +150,7 @@ pub async fn take_over(store: &Store, state: &Path) {
     for (name, bytes) in taken.into_iter().filter(|(name, _)| name.ends_with(SESSIONS) && !name.contains('/'))
     {
         let path = state.join(&name);
-        if let Err(error) = on_disk(move || write(&path, &bytes)).await {
+        if let Err(error) = on_disk(move || private_file::write(&path, &bytes)).await {
             tracing::warn!(name, %error, "sessions could not be taken over; new ones start");
         }
     }
@@ -163,14 +165,6 @@ async fn sessions(state: &Path) -> Vec<(String, PathBuf)> {
         Ok(named.filter(|(name, _)| name.ends_with(SESSIONS)).collect())
     });
     listed.await.unwrap_or_default()
-}
-
-/// Readable by the owner only: with the token, a session can be taken over.
-fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let beside = path.with_extension("new");
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600).open(&beside)?.write_all(bytes)?;
-    fs::rename(beside, path)
 }
 
 async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
@@ -233,6 +227,7 @@ pub fn adapters(
         out.adapters.push(adapter);
         out.chats.insert(platform, chat);
     }
+    out.transcriber = transcriber;
     Ok(out)
 }
 
@@ -274,7 +269,7 @@ pub fn speaker(loaded: &Loaded) -> Result<Option<Arc<dyn Speaker>>, BadNetwork> 
 }
 
 /// The agents whose first model takes pictures.
-fn agents_that_see(config: &Config) -> BTreeSet<AgentId> {
+pub(crate) fn agents_that_see(config: &Config) -> BTreeSet<AgentId> {
     let sees = |model: &str| config.model(model).is_some_and(|model| model.images);
     config.agents.iter().filter(|agent| sees(agent.model())).map(|agent| agent.id.clone()).collect()
 }

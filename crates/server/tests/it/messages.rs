@@ -52,6 +52,7 @@ fn app(results: Vec<Result<Vec<Progress>, Refusal>>) -> (Router, Arc<Runtime>) {
         clock: Arc::new(TestClock::default()),
         default_agent: AgentId::from("main"),
         max_text_bytes: MAX_TEXT,
+        transcriber: None,
         mint: Arc::default(),
     };
     (router(api), runtime)

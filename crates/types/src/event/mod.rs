@@ -22,6 +22,7 @@ mod pruned;
 mod turn;
 pub mod visit;
 
+pub use crate::message::SentFile;
 pub use compaction::{
     Checkpoint, CompactionEvent, Run, RunEnd, RunOutcome, RunReport, RunRequest, RunWork, SummarySize,
     Trigger,
@@ -312,20 +313,6 @@ pub enum DeliveryEvent {
     Retried { id: OutboxId },
     #[serde(rename = "outbox_dropped")]
     Dropped { id: OutboxId },
-}
-
-/// A file of a delivery: an artifact of the same channel.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SentFile {
-    pub artifact: ArtifactId,
-    /// The name that people see.
-    pub name: String,
-    /// MIME type, such as `image/png`.
-    pub media_type: String,
-    pub bytes: u64,
-    /// A description for people who cannot see or hear it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub alt: Option<String>,
 }
 
 impl DeliveryEvent {

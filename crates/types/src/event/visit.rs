@@ -328,6 +328,7 @@ fn added<V: Visit>(v: &mut V, entry: &mut Entry) -> bool {
         tool_calls,
         tool_call_id: _,
         artifact: _,
+        files,
         provenance: of,
         spoken: _,
         quotes: _,
@@ -336,12 +337,19 @@ fn added<V: Visit>(v: &mut V, entry: &mut Entry) -> bool {
     } = entry;
     let ids = each(message, |message| v.message(message)) | provenance(v, of);
     let by = each(author, |author| v.author(author));
+    let named = self::files(v, files);
     let said =
         v.parts(parts) | v.option(reasoning, Kind::Said) | v.state(provider_state) | calls(v, tool_calls);
     if V::MEASURES && (said || by) {
         entry.tokens = entry_tokens(entry);
     }
-    ids | by | said
+    ids | by | said | named
+}
+
+fn files<V: Visit>(v: &mut V, files: &mut [SentFile]) -> bool {
+    each(files, |SentFile { artifact: _, name, media_type: _, bytes: _, alt }| {
+        v.words(name, Kind::Said) | v.option(alt, Kind::Said)
+    })
 }
 
 /// Failures are codes and are not visited.
@@ -562,9 +570,7 @@ fn delivery<V: Visit>(v: &mut V, event: &mut DeliveryEvent) -> bool {
             v.delivery(id)
                 | each(note, |note| v.words(note, Kind::Said))
                 | each(reply_to.iter_mut().chain(edits), |message| v.message(message))
-                | each(files, |SentFile { artifact: _, name, media_type: _, bytes: _, alt }| {
-                    v.words(name, Kind::Said) | v.option(alt, Kind::Said)
-                })
+                | self::files(v, files)
         }
         DeliveryEvent::PutOff { id, part: _, reason } => v.delivery(id) | v.words(reason, Kind::Reason),
         DeliveryEvent::Sent { id, part: _, message } => v.delivery(id) | v.message(message),

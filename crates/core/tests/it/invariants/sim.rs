@@ -231,6 +231,7 @@ impl Sim {
             tool_calls: Vec::new(),
             tool_call_id: None,
             artifact: None,
+            files: Vec::new(),
             provenance: cairn_types::message::Provenance::default(),
             spoken: false,
             quotes: false,

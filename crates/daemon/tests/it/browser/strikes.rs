@@ -15,6 +15,10 @@ const STRIKE: &str = "\"'><b class=\"canary\">x</b><script>window.struck = 1</sc
 /// Whether it has become more than words.
 const STRUCK: &str = "window.struck !== undefined || document.querySelectorAll('.canary, [onerror], main script:not([src])').length > 0";
 
+fn in_query(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+}
+
 async fn harmless(browser: &Browser, scene: &Scene, view: &str) {
     browser.open(&scene.at(view)).await;
     let shown = "document.body.textContent.includes('class=\"canary\"')";
@@ -33,6 +37,8 @@ async fn said_everywhere(scene: &Scene, telegram: &FakeTelegram) {
     push(Answer::text(STRIKE));
     assert_eq!(rig.post("/v1/channels/main/messages", &body).await.0, 200);
     let memory = json!({ "text": STRIKE, "kind": "fact", "scope": "agent", "subject": STRIKE });
+    let ban = json!({ "user": "telegram/77", "reason": STRIKE });
+    assert_eq!(rig.post("/v1/bans", &ban).await.0, 200);
     for text in [STRIKE.to_owned(), format!("again {STRIKE}")] {
         let mut memory = memory.clone();
         memory["text"] = text.into();
@@ -55,7 +61,9 @@ async fn said_everywhere(scene: &Scene, telegram: &FakeTelegram) {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs Chromium: `.ci/browser` installs it, `.ci/run` runs these"]
 async fn markup_in_names_messages_memories_summaries_and_results_stays_words() {
-    let server = Script::default().start_http().await;
+    let server = Script::default()
+        .tool(json!({ "name": "strike", "description": STRIKE, "inputSchema": { "type": "object" } }));
+    let server = server.start_http().await;
     let telegram = FakeTelegram::start().await;
     let home = crate::home();
     home.secret("telegram.token", telegram.token());
@@ -92,6 +100,9 @@ async fn markup_in_names_messages_memories_summaries_and_results_stays_words() {
         format!("/memories/{one}"),
         format!("/memories/chosen?id={one}&id={other}"),
         "/tools".to_owned(),
+        "/tools/servers/files".to_owned(),
+        "/people".to_owned(),
+        format!("/channels/main%2Flocal%2Fmain?name={}", in_query(STRIKE)),
         "/outbox".to_owned(),
         "/events".to_owned(),
     ];

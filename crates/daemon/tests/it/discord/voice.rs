@@ -86,7 +86,7 @@ async fn recordings_are_kept_byte_for_byte_until_their_message_or_author_goes() 
     let id = |n: usize| listed[n]["id"].as_str().unwrap().to_owned();
     let save = async |id: &str, to: &str| {
         let to = rig.state().join(to);
-        let args = ["artifact", "show", &channel, id, "--output", to.to_str().unwrap()];
+        let args = ["artifact", "save", &channel, id, to.to_str().unwrap()];
         (rig.cairn_with(&args).await, std::fs::read(&to).unwrap_or_default())
     };
     let (saved, bytes) = save(&id(0), "said.ogg").await;

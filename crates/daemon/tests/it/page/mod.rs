@@ -2,4 +2,6 @@
 
 mod access;
 mod rig;
+mod servers;
+mod talk;
 mod views;

@@ -22,7 +22,9 @@ pub(super) struct Site {
 pub(super) struct Answer {
     pub(super) status: u16,
     head: String,
+    /// As text; see `bytes`.
     pub(super) body: String,
+    pub(super) bytes: Vec<u8>,
 }
 
 impl Answer {
@@ -80,20 +82,55 @@ impl Site {
         headers: &[(&str, &str)],
         body: &str,
     ) -> Answer {
+        let kind = [("content-type", "application/x-www-form-urlencoded")];
+        let headers = [headers, if body.is_empty() { &[] } else { &kind }].concat();
+        self.send(host, line, &headers, body.as_bytes()).await
+    }
+
+    async fn send(&self, host: &str, line: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
         let mut request = format!("{line} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n");
         headers.iter().for_each(|(name, value)| request.push_str(&format!("{name}: {value}\r\n")));
         if !body.is_empty() {
-            let kind = "content-type: application/x-www-form-urlencoded";
-            request.push_str(&format!("{kind}\r\ncontent-length: {}\r\n", body.len()));
+            request.push_str(&format!("content-length: {}\r\n", body.len()));
         }
         let mut stream = TcpStream::connect(self.address).await.unwrap();
-        stream.write_all(format!("{request}\r\n{body}").as_bytes()).await.unwrap();
+        stream.write_all(&[request.as_bytes(), b"\r\n", body].concat()).await.unwrap();
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).await.unwrap();
-        let answer = String::from_utf8(answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let at = answer.windows(4).position(|end| end == b"\r\n\r\n").unwrap();
+        let (head, bytes) = (String::from_utf8(answer[..at].to_vec()).unwrap(), answer[at + 4..].to_vec());
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        Answer { status, head: head.to_owned(), body: body.to_owned() }
+        Answer { status, head, body: String::from_utf8_lossy(&bytes).into_owned(), bytes }
+    }
+
+    /// A form with files, as browsers send it (RFC 7578). `files`: name, type and bytes of each.
+    pub(super) async fn post_files(
+        &self,
+        path: &str,
+        cookie: &str,
+        fields: &[(&str, &str)],
+        files: &[(&str, &str, &[u8])],
+    ) -> Answer {
+        let mut body = Vec::new();
+        for (name, value) in fields {
+            let part = format!("--b0\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n");
+            body.extend_from_slice(part.as_bytes());
+        }
+        for (name, media_type, bytes) in files {
+            let head = format!("name=\"files\"; filename=\"{name}\"\r\nContent-Type: {media_type}\r\n\r\n");
+            body.extend_from_slice(format!("--b0\r\nContent-Disposition: form-data; {head}").as_bytes());
+            body.extend_from_slice(bytes);
+            body.extend_from_slice(b"\r\n");
+        }
+        body.extend_from_slice(b"--b0--\r\n");
+        let origin = self.origin();
+        let headers = [
+            ("cookie", cookie),
+            ("origin", origin.as_str()),
+            ("sec-fetch-site", "same-origin"),
+            ("content-type", "multipart/form-data; boundary=b0"),
+        ];
+        self.send(&self.address.to_string(), &format!("POST {path}"), &headers, &body).await
     }
 
     /// A view, for whoever has that cookie.

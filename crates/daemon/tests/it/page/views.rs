@@ -27,6 +27,19 @@ async fn say(site: &Site, user: &str, text: &str) -> Value {
     answer
 }
 
+/// A text as a value of a query or a form.
+fn encoded(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+}
+
+/// Somebody is banned for a reason that is markup, and a backup goes to a folder that is called so.
+async fn ban_and_back_up(site: &Site, cookie: &str) {
+    let ban = format!("user=telegram%2F7&reason={}", encoded(EVIL));
+    site.post("/people/ban", cookie, &ban).await.is(303);
+    let dir = site.home.path(&EVIL.replace('/', "-"));
+    site.post("/store/backup", cookie, &format!("dir={}", encoded(&dir.display().to_string()))).await.is(303);
+}
+
 async fn compact(site: &Site) {
     let body = json!({ "wait": true });
     let (status, answer) =
@@ -68,12 +81,16 @@ async fn text_of_people_models_memories_and_tools_is_text_in_every_view() {
     say(&site, EVIL, &format!("the gate {EVIL}")).await;
 
     let cookie = site.login(&[]).await;
+    ban_and_back_up(&site, &cookie).await;
     let list = site.view("/channels", &cookie).await.is(200).body;
     let channel = format!("/channels/{}", links(&list, "href=\"/channels/")[0]);
     let window = format!("{channel}/window");
     let shown = site.view(&window, &cookie).await.is(200).body;
     let mut paths: BTreeSet<String> =
         ["/", "/channels", "/search?q=gate+img", &channel, &window].map(str::to_owned).into();
+    let talk = format!("{channel}?name={}", encoded(EVIL));
+    paths.extend(["/people", "/spend?by=person", "/store", "/memories", "/tools"].map(str::to_owned));
+    paths.insert(talk);
     for below in ["turns", "summaries"] {
         let found = links(&shown, &format!("href=\"{channel}/{below}/"));
         assert!(!found.is_empty(), "{below}: {shown}");
@@ -91,6 +108,9 @@ async fn text_of_people_models_memories_and_tools_is_text_in_every_view() {
         escaped += usize::from(body.contains("&lt;img src=canary&gt;"));
     }
     assert!(escaped + 2 >= paths.len() - 1, "all but lists show it: {escaped} of {}", paths.len());
+    // A name that is none is refused with words that may repeat it.
+    let refused = site.view(&format!("/talk?name={}", encoded(EVIL)), &cookie).await;
+    assert!(refused.status == 400 && !refused.body.contains("<img src=canary"), "{refused:?}");
     let raw = site.view(&format!("{channel}/turns/last/body"), &cookie).await.is(200);
     assert_eq!(raw.header("content-type"), Some("text/plain; charset=utf-8"), "a body is no page");
     assert!(site.daemon.stop().await.unwrap().success());

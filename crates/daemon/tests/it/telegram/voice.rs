@@ -53,7 +53,7 @@ async fn the_words_are_the_message_asked_for_once_and_its_sound_is_kept() {
     let (_, drawn) = rig.cairn(&["artifact", "list", &channel]).await;
     assert!(drawn.contains("sent in "), "{drawn}");
     let (id, file) = (listed[0]["id"].as_str().unwrap(), rig.state().join("said.ogg"));
-    let saved = rig.cairn(&["artifact", "show", &channel, id, "--output", file.to_str().unwrap()]).await;
+    let saved = rig.cairn(&["artifact", "save", &channel, id, file.to_str().unwrap()]).await;
     assert_eq!((saved.0, std::fs::read(&file).unwrap().as_slice()), (0, b"voice".as_slice()), "{saved:?}");
     rig.cairn(&["forget-user", &format!("telegram/{}", rig.alice.id), "--yes"]).await;
     let (code, _) = rig.cairn(&["artifact", "list", &channel]).await;

@@ -6,8 +6,6 @@
 //! sessions start, and missed messages are read per channel.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use cairn_types::text::checksum::checksum;
@@ -20,6 +18,7 @@ use super::frame::{Application, INTENTS, Me};
 use super::shard::Session;
 use super::{Addresses, Shard};
 use crate::discord::places::{Known, Places};
+use crate::private_file;
 
 /// Discord drops a session some minutes after its connection ended; older ones are not tried.
 const AGE_MAX: SignedDuration = SignedDuration::from_mins(10);
@@ -127,7 +126,8 @@ impl Sessions {
         let is_worth_it = n_sessions > 0 || places.has_lasting();
         let Some(path) = self.path.as_deref().filter(|_| is_worth_it) else { return };
         let file = File { bot_hash: self.bot_hash.clone(), at: now, last_record, sessions, places };
-        match write(path, &file) {
+        let written = serde_json::to_vec(&file).map_err(std::io::Error::from);
+        match written.and_then(|bytes| private_file::write(path, &bytes)) {
             Ok(()) => {
                 tracing::info!(platform = self.platform, n_sessions, "sessions were saved for the next start")
             }
@@ -170,16 +170,6 @@ impl Sessions {
     pub(super) fn ended(&self, shard: Shard) {
         self.state.lock().by_shard.remove(&shard.id);
     }
-}
-
-/// Readable by the owner only: with the token, a session can be taken over.
-fn write(path: &Path, file: &File) -> std::io::Result<()> {
-    let beside = path.with_extension("new");
-    let mut options = std::fs::OpenOptions::new();
-    let mut out = options.write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-    out.write_all(&serde_json::to_vec(file)?)?;
-    // Not synced: a stop must not wait for the disk, and an unreadable file only costs new sessions.
-    std::fs::rename(beside, path)
 }
 
 #[cfg(test)]

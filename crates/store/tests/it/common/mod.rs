@@ -212,6 +212,7 @@ impl Chat {
             tool_calls: Vec::new(),
             tool_call_id: None,
             artifact: None,
+            files: Vec::new(),
             provenance: cairn_types::message::Provenance::default(),
             spoken: false,
             quotes: false,
