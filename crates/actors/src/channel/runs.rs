@@ -197,12 +197,14 @@ impl ChannelState {
             }
         };
         let (settings, now) = (self.handle.settings(), self.shared.ports.now());
-        let ids = self.handle.read(|conversation| due(&artifacts, conversation, &settings.result_guard, now));
+        let mut ids =
+            self.handle.read(|conversation| due(&artifacts, conversation, &settings.result_guard, now));
+        ids.extend(self.wordless_recordings(&artifacts, &ids).await);
         if ids.is_empty() {
             return Ok(());
         }
         tracing::info!(channel = %self.handle.id, n = ids.len(),
-            "artifacts expired: unread for too long, or over the channel's size limit");
+            "artifacts expired: unread for too long, over the channel's size limit, or recordings whose words expired");
         // Refused by the store: retried in a day, or at the next wake.
         if answer(
             self.commit(vec![Event::Artifact(ArtifactEvent::Expired { ids: ids.clone(), lost: false })])

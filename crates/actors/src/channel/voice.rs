@@ -26,6 +26,9 @@ const NAME: &str = "answer.ogg";
 
 const MEDIA_TYPE: &str = "audio/ogg";
 
+/// Recordings whose words are looked up in one pass.
+const LOOKED_UP: usize = 64;
+
 /// Longest time to keep a recording, for which its message and the turn under way wait.
 const KEEP_LIMIT: Duration = Duration::from_secs(10);
 
@@ -133,6 +136,27 @@ impl ChannelState {
         }
         let expired = ArtifactEvent::Expired { ids: ids.clone(), lost: false };
         Ok((!ids.is_empty()).then_some(Event::Artifact(expired)))
+    }
+
+    /// Recordings whose messages' words retention has taken out, besides those that expire anyway. The oldest are looked up.
+    pub(super) async fn wordless_recordings(&self, kept: &[Artifact], due: &[ArtifactId]) -> Vec<ArtifactId> {
+        let stays = |artifact: &&Artifact| artifact.sent_in.is_some() && !due.contains(&artifact.id);
+        let mut recordings: Vec<&Artifact> = kept.iter().filter(stays).collect();
+        recordings.sort_by_key(|artifact| artifact.stored_at);
+        let mut wordless = Vec::new();
+        for artifact in recordings.into_iter().take(LOOKED_UP) {
+            let Some(message) = &artifact.sent_in else { continue };
+            match in_time(self.shared.ports.store.entries_of(&self.handle.id, message)).await {
+                Ok(said) if said.is_empty() || said.iter().any(|entry| !entry.is_expired()) => {}
+                Ok(_) => wordless.push(artifact.id.clone()),
+                Err(error) => {
+                    tracing::warn!(channel = %self.handle.id, %error,
+                        "cannot look which recordings have lost their words; they stay for now");
+                    break;
+                }
+            }
+        }
+        wordless
     }
 
     /// Journals the recording of an answer with its delivery. False: the answer is not in the conversation any more.

@@ -4,15 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use cairn_core::artifact::recording_id;
 use cairn_core::store_port::Store as _;
 use cairn_types::event::{ArtifactEvent, Event, TurnEvent};
-use cairn_types::ids::{ArtifactId, ChannelId};
-use cairn_types::message::{Entry, Role};
-use cairn_types::ports::{StoreError, Tool};
+use cairn_types::ids::{ArtifactId, ChannelId, MessageId};
+use cairn_types::message::{Amendment, Change, EXPIRED_TEXT, Entry, Inbound, Recording, Role};
+use cairn_types::ports::{Intake as _, StoreError, Tool};
 use cairn_types::tool::defs::ToolDef;
 use cairn_types::tool::result_class::ResultClass;
 use cairn_types::tool::{Effect, ToolFailure, ToolOutput};
 use futures::future::BoxFuture;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::common::model::{Kind, Plan, words};
@@ -339,4 +341,50 @@ async fn a_clock_that_jumps_expires_artifacts_once_at_most() {
         settle().await;
         assert_eq!(left(), (1, 0), "after {secs} s and back");
     }
+}
+
+/// A voice message with its recording.
+fn spoken(id: &str, text: &str) -> Inbound {
+    let (name, data) = ("voice.ogg".to_owned(), Arc::from(id.as_bytes()));
+    let recordings = vec![Recording { name, media_type: "audio/ogg", data }];
+    Inbound { spoken: true, recordings, ..message(&group(), id, text) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_recording_goes_with_its_message_with_its_words_and_after_its_days() {
+    let mut world = world();
+    world.settings.result_guard.artifact_days = 3;
+    world.limits.idle_after = 100 * DAY;
+    let live = world.start().await;
+    for (id, text) in [("m1", "hello"), ("m2", EXPIRED_TEXT), ("m3", "never mind"), ("m1", "hello")] {
+        reply(live.submit(spoken(id, text)).await.unwrap()).await;
+    }
+    let are_kept = |ids: &[&str]| {
+        let name = |id: &&str| format!("{} {}", group(), recording_id(&MessageId::from(*id), 0));
+        let mut names: Vec<String> = ids.iter().map(name).collect();
+        names.sort();
+        assert_eq!(world.store.artifacts.names(), names);
+    };
+    are_kept(&["m1", "m2", "m3"]);
+    let at = Timestamp::from_second(1_767_225_700).unwrap();
+    let deleted = Amendment { channel: group(), message: "m3".into(), at, change: Change::Deleted };
+    live.runtime.amend(deleted).await.unwrap();
+    settle().await;
+    are_kept(&["m1", "m2"]);
+    tokio::time::sleep(DAY + DAY / 2).await;
+    are_kept(&["m1"]);
+    tokio::time::sleep(2 * DAY).await;
+    settle().await;
+    are_kept(&[]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_disk_costs_the_recording_not_its_message() {
+    let world = world();
+    let live = world.start().await;
+    world.store.artifacts.full.store(true, Ordering::SeqCst);
+    reply(live.submit(spoken("m1", "hello")).await.unwrap()).await;
+    let is_stored = |event: &Event| matches!(event, Event::Artifact(ArtifactEvent::Stored { .. }));
+    assert_eq!((world.store.count(is_stored), world.store.artifacts.names().len()), (0, 0));
+    assert!(world.store.history(&group())[0].spoken);
 }
