@@ -478,6 +478,7 @@ fn items(records: &[EntryRecord]) -> Vec<Item<'_>> {
 
 #[cfg(test)]
 mod tests {
+    use cairn_api::records::Scope;
     use rstest::rstest;
 
     use super::*;
@@ -522,5 +523,30 @@ mod tests {
     ) {
         let wanted = wanted(&told(), &query);
         assert_eq!(wanted.map(|page| (page.chapter, page.from, page.to, page.newest)), shown);
+    }
+
+    #[test]
+    fn reactions_stand_below_the_answer_that_they_are_to_and_are_text() {
+        let channel: ChannelId = "main/local/main".parse().unwrap();
+        let conversation = Conversation::new(channel.clone());
+        let view = ConversationView {
+            awake: false,
+            channel: &channel,
+            conversation: &conversation,
+            at: None,
+            visitor: Visitor { scope: Scope::Read },
+            approvals: Vec::new(),
+            currency: String::new(),
+        };
+        let record: EntryRecord = serde_json::from_value(serde_json::json!({
+            "seq": 2, "turn": "t1", "generation": 1, "at": "2026-11-23T07:15:00Z", "role": "assistant",
+            "author": null, "message": null, "parts": [{ "type": "text", "text": "Yes." }],
+            "tool_calls": [], "tool_call_id": null, "tokens": 9, "place": "live",
+            "reactions": [{ "by": { "id": "net/ann", "name": "<b>Ann" }, "emoji": "👍" }],
+        }))
+        .unwrap();
+        let shown = view.said(&record).into_string();
+        let (answer, reactions) = (shown.find("Yes."), shown.find("Reactions: 👍 &lt;b&gt;Ann"));
+        assert!(answer.is_some() && answer < reactions, "{shown}");
     }
 }
