@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 
+use axum::body::HttpBody as _;
 use axum::extract::{FromRequest as _, Path, Query, Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
@@ -113,7 +114,10 @@ struct MessageForm {
     files: Vec<IncomingFile>,
 }
 
-/// Messages with files that are read at the same time.
+/// Messages up to this size are read at once.
+const SMALL_BYTES: u64 = 64 * 1024;
+
+/// Larger messages that are read at the same time.
 static READING: Semaphore = Semaphore::const_new(2);
 
 /// Reads a form, with files or without.
@@ -172,8 +176,11 @@ pub(super) async fn say(
     request: Request,
 ) -> Result<Response, PageError> {
     let channel = admin.resolve(&channel)?;
+    // What is short waits for no large one.
+    let is_large = request.body().size_hint().upper().is_none_or(|bytes| bytes > SMALL_BYTES);
+    let reading = if is_large { Some(READING.acquire().await) } else { None };
     // It is never closed.
-    let reading = READING.acquire().await.map_err(|closed| ApiError::internal(&closed))?;
+    let reading = reading.transpose().map_err(|closed| ApiError::internal(&closed))?;
     let MessageForm { name, text, files } = read_form(request).await?;
     let user = name.trim().to_owned();
     // Browsers send the line breaks of forms as two characters.

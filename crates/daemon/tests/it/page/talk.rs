@@ -1,5 +1,7 @@
 //! Files in conversations of the page: what visitors attach reaches the model, and what people are handed is downloaded.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use cairn_testkit::documents::pdf;
@@ -148,6 +150,12 @@ async fn files_that_people_are_handed_are_shown_as_pictures_or_downloaded() {
     // By their ids, and for clients of the socket.
     let by_id = site.view(&format!("{channel}/artifacts/a2"), &cookie).await.is(200);
     assert_eq!(by_id.bytes, page.bytes);
+    let saved = site.home.path("saved.bin");
+    let save = ["artifact", "save", "anna", "a2", saved.to_str().unwrap()];
+    site.home.cairn(&save).ended(0);
+    assert_eq!(std::fs::read(&saved).unwrap(), page.bytes);
+    assert_eq!(std::fs::metadata(&saved).unwrap().permissions().mode() & 0o777, 0o600);
+    site.home.cairn(&save).told(1, &["cannot write"]);
     let entry = files[0].trim_end_matches("/files/0");
     for path in [
         format!("{entry}/files/9"),
