@@ -189,7 +189,7 @@ impl Attachment<'_> {
         }
     }
 
-    /// Adds a file whose bytes are here to a message: the words of a recording, or what [`Attachment::read`] makes of it.
+    /// Adds a file whose bytes are here to a message: the words of a recording, or the picture, the text or the name of another file.
     pub async fn take(
         &self,
         platform: &'static str,
