@@ -386,7 +386,7 @@ mod tests {
         assert_eq!(told(REFUSED_MAX - 1), "");
         assert!(told(REFUSED_MAX).contains("refused ones wait"));
         assert!(told(STOP_AT - 1).contains("refused ones wait"));
-        assert!(told(STOP_AT).contains("every request waits"));
+        assert!(told(STOP_AT).contains("all of them wait"));
     }
 
     #[test]
