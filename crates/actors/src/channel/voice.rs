@@ -123,17 +123,12 @@ impl ChannelState {
 
     /// The recordings of a message that its author deleted expire with it.
     pub(super) async fn withdrawn_recordings(&self, message: &MessageId) -> Result<Option<Event>, Refusal> {
-        let mut ids = Vec::new();
         if !self.handle.read(|conversation| conversation.has_recordings) {
             return Ok(None);
         }
-        loop {
-            let id = recording_id(message, ids.len());
-            match in_time(self.shared.ports.store.artifact(&self.handle.id, &id)).await? {
-                Some(artifact) if artifact.expired_at.is_none() => ids.push(id),
-                _ => break,
-            }
-        }
+        let kept = in_time(self.shared.ports.store.artifacts(&self.handle.id, false)).await?;
+        let ids = kept.into_iter().filter(|artifact| artifact.sent_in.as_ref() == Some(message));
+        let ids: Vec<ArtifactId> = ids.map(|artifact| artifact.id).collect();
         let expired = ArtifactEvent::Expired { ids: ids.clone(), lost: false };
         Ok((!ids.is_empty()).then_some(Event::Artifact(expired)))
     }

@@ -137,7 +137,15 @@ impl Delivery {
             let reason = "the reply is not in the history".to_owned();
             return self.settle(Vec::new(), Receipt::Dead { reason }).await;
         };
-        let parts = self.parts(words).await;
+        let mut parts = self.parts(words.clone(), true).await;
+        if self.item.sent.len() > parts.len() {
+            // It was begun when its code was sent as messages.
+            parts = self.parts(words, false).await;
+        }
+        if self.item.sent.len() > parts.len() {
+            let reason = "its network's settings changed while it was sent; the rest is not known".to_owned();
+            return self.settle(Vec::new(), Receipt::Dead { reason }).await;
+        }
         // A receipt is journalled together with the next attempt, or with the end.
         let mut carried = Vec::new();
         for idx in self.item.sent.len()..parts.len() {
@@ -173,9 +181,9 @@ impl Delivery {
     }
 
     /// The parts of the delivery: those of its text, then the bundles of its files. A short text is the caption of the first
-    /// bundle. Long code of an answer is among the files, with its bytes.
-    async fn parts(&self, words: String) -> Vec<(String, Vec<PartFile>)> {
-        let (words, code) = match self.item.note.is_none() {
+    /// bundle. Long code of an answer is among the files, with its bytes. `code`: such code is sent as files.
+    async fn parts(&self, words: String, code: bool) -> Vec<(String, Vec<PartFile>)> {
+        let (words, code) = match code && self.item.note.is_none() {
             true => self.args.ports.split(&self.platform, words, <dyn Platform>::take_out_code).await,
             false => (words, Vec::new()),
         };

@@ -137,6 +137,11 @@ impl ChannelErasure {
         self.pending.get(message).map_or(self.keeps_words(), |message| message.is_theirs)
     }
 
+    /// A message that waits has words of theirs that somebody else forwarded or quoted.
+    pub(super) fn quotes_pending(&self, message: &MessageId) -> bool {
+        self.pending.get(message).is_some_and(|message| message.quotes_them)
+    }
+
     /// The author and time of a message that waits.
     pub(super) fn pending(&self, message: &MessageId) -> Option<&Pending> {
         self.pending.get(message).map(|message| &message.pending)

@@ -231,7 +231,7 @@ impl Eraser {
             // Whoever sent it: a turn of somebody else may be open.
             Some(mut message) => {
                 self.mask.message(&mut message);
-                state.is_pending_theirs(&message)
+                state.is_pending_theirs(&message) || state.quotes_pending(&message)
             }
             None => state.is_open_theirs() || artifact.message.is_some_and(|seq| state.is_erased(seq)),
         };
