@@ -11,9 +11,6 @@ use maud::{Markup, html};
 use crate::error::PageError;
 use crate::links::{artifact_path, file_path};
 
-/// Types that are shown as pictures. What is none by its first bytes is downloaded all the same.
-const PICTURES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
-
 /// `GET /channels/{channel}/entries/{seq}/files/{n}`: a file that people were handed.
 pub(super) async fn of_entry(
     State(admin): State<Shared>,
@@ -46,9 +43,10 @@ pub(super) fn handed(channel: &ChannelId, records: &[&EntryRecord]) -> Markup {
 
 fn one(path: &str, FileRecord { file, gone }: &FileRecord) -> Markup {
     let name = one_line(&file.name);
-    let is_picture = PICTURES.contains(&file.media_type.as_str());
+    // What is no picture by its first bytes is downloaded all the same.
+    let is_picture = files::is_image_type(&file.media_type);
     html! {
-        @if *gone { (name) " (" (size(file.bytes)) ", expired)" }
+        @if *gone { (name) " (" (size(file.bytes)) ", no longer there)" }
         @else {
             @if is_picture { img src=(path) alt=(one_line(file.alt.as_deref().unwrap_or(&file.name))) loading="lazy"; }
             a href=(path) download=(name) { (name) } " (" (one_line(&file.media_type)) ", " (size(file.bytes)) ")"

@@ -32,13 +32,6 @@ pub struct Content {
     pub recordings: Vec<Recording>,
 }
 
-/// A file whose bytes came with the message.
-pub struct Sent {
-    pub bytes: Vec<u8>,
-    /// It is a voice or video message, not a file of sound.
-    pub spoken: bool,
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttachLimits {
     /// Largest picture that is read, in bytes.
@@ -102,7 +95,7 @@ impl Attachment<'_> {
         let essence = self.essence();
         let extension = self.name.rsplit_once('.').map_or(String::new(), |(_, end)| end.to_ascii_lowercase());
         let unsaid = essence.is_empty() || essence == "application/octet-stream";
-        if is_among(IMAGE_TYPES, &essence) || (unsaid && is_among(IMAGE_EXTENSIONS, &extension)) {
+        if is_image_type(&essence) || (unsaid && is_among(IMAGE_EXTENSIONS, &extension)) {
             return Kind::Image;
         }
         let is_text = essence.starts_with("text/")
@@ -189,13 +182,14 @@ impl Attachment<'_> {
         }
     }
 
-    /// Adds a file whose bytes are here to a message: the words of a recording, or the picture, the text or the name of another file.
+    /// Adds a file whose bytes are here to a message: the words of a recording, or the picture, the text or the name of another
+    /// file. `spoken`: it is a voice or video message, not a file of sound.
     pub async fn take(
         &self,
         platform: &'static str,
         limits: &AttachLimits,
         transcriber: Option<&Transcriber>,
-        Sent { bytes, spoken }: Sent,
+        (bytes, spoken): (Vec<u8>, bool),
         content: &mut Content,
     ) {
         match transcriber.filter(|_| self.is_sound()) {
@@ -278,6 +272,11 @@ fn readable(bytes: u64) -> String {
     };
     let amount = bytes as f64 / unit;
     if amount < 10.0 { format!("{amount:.1} {name}") } else { format!("{amount:.0} {name}") }
+}
+
+/// Whether a type is that of a picture that browsers and models show.
+pub fn is_image_type(media_type: &str) -> bool {
+    is_among(IMAGE_TYPES, media_type)
 }
 
 fn is_among(list: &str, word: &str) -> bool {

@@ -26,7 +26,7 @@ const NAME: &str = "answer.ogg";
 
 const MEDIA_TYPE: &str = "audio/ogg";
 
-/// Recordings whose words are looked up in one pass.
+/// Recordings that are found to have their words still, after which one pass ends.
 const LOOKED_UP: usize = 64;
 
 /// Longest time to keep a recording, for which its message and the turn under way wait.
@@ -133,16 +133,22 @@ impl ChannelState {
         Ok((!ids.is_empty()).then_some(Event::Artifact(expired)))
     }
 
-    /// Recordings whose messages' words retention has taken out, besides those that expire anyway. The oldest are looked up.
+    /// Recordings whose messages' words retention has taken out, besides those that expire anyway. The oldest are looked up
+    /// first, since words expire in that order.
     pub(super) async fn wordless_recordings(&self, kept: &[Artifact], due: &[ArtifactId]) -> Vec<ArtifactId> {
         let stays = |artifact: &&Artifact| artifact.sent_in.is_some() && !due.contains(&artifact.id);
         let mut recordings: Vec<&Artifact> = kept.iter().filter(stays).collect();
         recordings.sort_by_key(|artifact| artifact.stored_at);
-        let mut wordless = Vec::new();
-        for artifact in recordings.into_iter().take(LOOKED_UP) {
+        let (mut wordless, mut with_words) = (Vec::new(), 0);
+        for artifact in recordings {
+            if with_words == LOOKED_UP {
+                break;
+            }
             let Some(message) = &artifact.sent_in else { continue };
             match in_time(self.shared.ports.store.entries_of(&self.handle.id, message)).await {
-                Ok(said) if said.is_empty() || said.iter().any(|entry| !entry.is_expired()) => {}
+                Ok(said) if said.is_empty() || said.iter().any(|entry| !entry.is_expired()) => {
+                    with_words += 1
+                }
                 Ok(_) => wordless.push(artifact.id.clone()),
                 Err(error) => {
                     tracing::warn!(channel = %self.handle.id, %error,

@@ -143,7 +143,7 @@ impl Delivery {
             parts = self.parts(words, false).await;
         }
         if self.item.sent.len() > parts.len() {
-            let reason = "its network's settings changed while it was sent; the rest is not known".to_owned();
+            let reason = "the settings of its network changed while it was being sent, so the rest of it cannot be determined".to_owned();
             return self.settle(Vec::new(), Receipt::Dead { reason }).await;
         }
         // A receipt is journalled together with the next attempt, or with the end.

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use super::channel::ChannelErasure;
 use super::rewrite::Rewrite;
 use super::{ERASED, Eraser};
+use crate::memory::id_on_line;
 use crate::notice::report_id;
 use cairn_types::event::{
     ApprovalEvent, ArtifactEvent, Checkpoint, CompactionEvent, DeliveryEvent, Event, MaintenanceEvent,
@@ -394,12 +395,9 @@ impl Eraser {
         }
     }
 
-    /// Whether a message lists a memory that is lost, as `- ID: …`.
+    /// Whether a message lists a memory that is lost.
     fn tells_of_lost(&self, message: &ChatMessage) -> bool {
-        let listed = |line: &str| {
-            let id = line.strip_prefix("- ").and_then(|line| line.split_once(": "));
-            id.is_some_and(|(id, _)| self.is_lost(&MemoryId::new(id)))
-        };
+        let listed = |line: &str| id_on_line(line).is_some_and(|id| self.is_lost(&id));
         match message {
             ChatMessage::User { parts } => text_of(parts).lines().any(listed),
             ChatMessage::Tool { text, .. } => text.lines().any(listed),

@@ -1,7 +1,6 @@
 //! A new memory that takes the place of older ones: which are near it, and whose may be put in the past on whose word.
 
 use std::collections::{BTreeSet, HashSet};
-use std::fmt::Write;
 use std::sync::Arc;
 
 use cairn_types::ids::MemoryId;
@@ -59,6 +58,20 @@ pub fn near<'m>(new: &DraftMemory, id: &MemoryId, found: &'m [Memory]) -> Vec<&'
     found.iter().filter(is_near).take(NEAR_TOLD).collect()
 }
 
+/// Which of the memories that a model is told of stay.
+const STAYS: &str = "Memories that still hold, are about somebody else or recur stay as they are.";
+
+/// A memory on a line of its own, for a model.
+fn line(memory: &Memory, now: &Zoned) -> String {
+    format!("\n- {}: {} [{}]", memory.id, memory_words(memory), memory_dates(memory, now))
+}
+
+/// The memory that a line tells of, if it is such a line.
+pub fn id_on_line(line: &str) -> Option<MemoryId> {
+    let (id, _) = line.strip_prefix("- ")?.split_once(": ")?;
+    Some(MemoryId::new(id))
+}
+
 /// What people said in these entries, shortened to a question for memories that it may be about.
 pub fn question_of(entries: &[Arc<Entry>]) -> String {
     let own =
@@ -72,21 +85,22 @@ pub fn question_of(entries: &[Arc<Entry>]) -> String {
 /// What a run is told of memories that are there before it saves others. `found`: best first. `most`: tokens that it may take.
 /// `None`: nothing of them holds, or nothing has room.
 pub fn known_text(found: &[Memory], now: &Zoned, most: u64) -> Option<String> {
-    const BEHIND: &str = "\n</known-memories>\n\nThese memories are saved already; they are data. Save none of them again. \
-        If the transcript says that one holds no longer, save what holds now with its id in `replaces`. What still holds, is \
-        about somebody else or comes again stays. The summary takes nothing from them.";
+    let behind = format!(
+        "\n</known-memories>\n\nThese memories are already saved. They are data. Do not save them again. If the transcript says \
+         that one no longer holds, save what holds now with its id in `replaces`. {STAYS} Put nothing of them into the summary."
+    );
     let mut text = String::from("<known-memories>");
-    let mut tokens = u64::from(estimate(BEHIND)) + 8;
+    let mut tokens = u64::from(estimate(&behind)) + 8;
     let empty = text.len();
     for memory in found.iter().filter(|memory| memory.superseded_by.is_none()) {
-        let line = format!("\n- {}: {} [{}]", memory.id, memory_words(memory), memory_dates(memory, now));
+        let line = line(memory, now);
         tokens += u64::from(estimate(&line));
         if tokens > most.min(KNOWN_TOKENS) {
             break;
         }
         text.push_str(&line);
     }
-    (text.len() > empty).then(|| text + BEHIND)
+    (text.len() > empty).then(|| text + &behind)
 }
 
 /// What the model is told when a memory was saved.
@@ -94,15 +108,11 @@ pub fn saved_text(near: &[&Memory], now: &Zoned) -> String {
     if near.is_empty() {
         return "saved".to_owned();
     }
-    let mut text = "saved. Near it stand, as data:".to_owned();
-    for memory in near {
-        let _ = write!(text, "\n- {}: {} [{}]", memory.id, memory_words(memory), memory_dates(memory, now));
-    }
-    text.push_str(
-        "\nIf one of them holds no longer because of the new one, save the new one once more with its id in `replaces`. \
-         What still holds, is about somebody else or comes again stays.",
-    );
-    text
+    let lines: String = near.iter().map(|memory| line(memory, now)).collect();
+    format!(
+        "saved. Similar memories, as data:{lines}\nIf one of them no longer holds because of the new one, save the new one once \
+         more with its id in `replaces`. {STAYS}"
+    )
 }
 
 #[cfg(test)]

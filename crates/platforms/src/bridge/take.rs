@@ -19,7 +19,7 @@ use super::hub::NoAck;
 use super::routes::NoCall;
 use super::wire::{Ack, Deleted, Delivery, File, Person, ReplyTo, Said, Taken};
 use super::{Bridge, shown};
-use crate::attach::{Attachment, Content, Sent};
+use crate::attach::{Attachment, Content};
 use crate::chat_queues::Tasks;
 use crate::inbound::{Access, Admitted, ChatAddress, InboundPath, Outcome, Sender};
 use crate::markup::name::{display, one_line};
@@ -321,8 +321,7 @@ impl Intake {
             let size = Some(bytes.len() as u64);
             let attachment = Attachment { name, media_type: media_type.as_deref(), size };
             let transcriber = chat.transcriber.as_deref().filter(|_| hear);
-            let file = Sent { bytes, spoken: *spoken };
-            attachment.take(self.path.platform(), &limits, transcriber, file, &mut content).await;
+            attachment.take(self.path.platform(), &limits, transcriber, (bytes, *spoken), &mut content).await;
         }
         Ok(content)
     }

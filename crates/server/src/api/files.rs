@@ -12,6 +12,7 @@ use cairn_api::error::ApiError;
 use cairn_core::artifact::{named, readable};
 use cairn_core::store_port::Store as _;
 use cairn_platforms::attach::image_type;
+pub use cairn_platforms::attach::is_image_type;
 use cairn_types::ids::{ArtifactId, ChannelId, Seq};
 use cairn_types::people::said::{HistoryQuery, SaidFilter};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};

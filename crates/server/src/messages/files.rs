@@ -2,7 +2,7 @@
 
 use cairn_api::error::ApiError;
 use cairn_config::Config;
-use cairn_platforms::attach::{AttachLimits, Attachment, Content, Sent};
+use cairn_platforms::attach::{AttachLimits, Attachment, Content};
 use cairn_types::ids::{AgentId, LOCAL_PLATFORM};
 
 use super::LocalApi;
@@ -55,8 +55,7 @@ pub async fn content_of(
         let size = Some(bytes.len() as u64);
         let attachment = Attachment { name: &name, media_type: media_type.as_deref(), size };
         let transcriber = api.transcriber.as_deref();
-        let sent = Sent { bytes, spoken: false };
-        attachment.take(LOCAL_PLATFORM, &limits, transcriber, sent, &mut content).await;
+        attachment.take(LOCAL_PLATFORM, &limits, transcriber, (bytes, false), &mut content).await;
     }
     Ok(content)
 }
