@@ -59,6 +59,8 @@ impl Rig {
     pub(super) async fn run(&mut self) {
         let cairn = Path::new(env!("CARGO_BIN_EXE_cairn"));
         self.daemon = Some(Daemon::start(cairn, &self.state(), Some(&self.config)).await.unwrap());
+        // Until the adapter runs, calls are put off, and a bridge repeats them.
+        self.until_link(|link| link["state"] != "connecting").await;
     }
 
     /// Kills the daemon as a power cut does.

@@ -193,7 +193,6 @@ impl<L: Listener> Connection<'_, L> {
                 if let Some(sent) = progress.beat.as_mut().and_then(|beat| beat.open.take()) {
                     self.of.gateway.link.latency(sent.elapsed());
                 }
-                self.settle();
                 Ok(())
             }
             Frame::Reconnect => Err(Ended::new(Next::Resume, "the gateway asks for a new connection")),
@@ -212,7 +211,6 @@ impl<L: Listener> Connection<'_, L> {
         progress: &mut ConnectionProgress,
     ) -> Result<(), Ended> {
         progress.advanced = Instant::now();
-        self.settle();
         if let (Some(session), Some(seq)) = (self.session.as_mut(), seq) {
             session.seq = seq;
         }
@@ -237,16 +235,11 @@ impl<L: Listener> Connection<'_, L> {
             "RESUMED" => self.up(progress, "the session with Discord was resumed"),
             kind => self.of.listener.heard(kind, data),
         }
-        Ok(())
-    }
-
-    /// If nothing waits to be taken in, records that another run may resume after the last event.
-    fn settle(&self) {
-        if let Some(session) = &*self.session
-            && self.of.listener.is_idle()
-        {
-            self.of.gateway.sessions.settled(self.of.shard, session.seq);
+        if let Some(seq) = seq {
+            self.of.gateway.sessions.heard(self.of.shard, seq);
+            self.of.listener.settle();
         }
+        Ok(())
     }
 
     fn up(&self, progress: &mut ConnectionProgress, what: &'static str) {
@@ -315,9 +308,7 @@ mod tests {
         fn ready(&self, _: Shard, _: &Ready) {}
         fn resumes(&self, _: Shard, _: &Bot) {}
         fn heard(&self, _: &str, _: Value) {}
-        fn is_idle(&self) -> bool {
-            true
-        }
+        fn settle(&self) {}
     }
 
     /// How a connection to a gateway ends that does this once the websocket stands.

@@ -36,6 +36,9 @@ struct Kept {
     /// All events up to this one are with the runtime. `None`: messages from before the session are still being read;
     /// only a new session reads them again.
     seq: Option<u64>,
+    /// The last event that this run received.
+    #[serde(skip)]
+    heard: Option<u64>,
     address: String,
 }
 
@@ -156,14 +159,26 @@ impl Sessions {
             state.n_shards = shard.of;
         }
         state.bot = Some(bot);
-        let kept = Kept { id: session.id.clone(), seq: None, address: session.address.to_string() };
+        let address = session.address.to_string();
+        let kept = Kept { id: session.id.clone(), seq: None, heard: None, address };
         state.by_shard.insert(shard.id, kept);
     }
 
-    /// Records that all events of the shard up to this one are with the runtime.
-    pub(super) fn settled(&self, shard: Shard, seq: u64) {
+    /// Records that the listener was given all events of the shard up to this one.
+    pub(super) fn heard(&self, shard: Shard, seq: u64) {
         if let Some(kept) = self.state.lock().by_shard.get_mut(&shard.id) {
-            kept.seq = Some(seq);
+            kept.heard = Some(seq);
+        }
+    }
+
+    /// If the listener has no work left, records that all events that it was given are with the runtime.
+    pub(in crate::discord) fn settle(&self, is_idle: impl FnOnce() -> bool) {
+        // Under the lock: no event is recorded between the question and its answer.
+        let state = &mut *self.state.lock();
+        if is_idle() {
+            for kept in state.by_shard.values_mut() {
+                kept.seq = kept.heard.or(kept.seq);
+            }
         }
     }
 
@@ -209,7 +224,10 @@ mod tests {
 
     fn keep(path: &Path) {
         let sessions = begun(path);
-        sessions.settled(ONE, 41);
+        sessions.heard(ONE, 41);
+        sessions.settle(|| true);
+        sessions.heard(ONE, 42);
+        sessions.settle(|| false);
         sessions.keep(&Places::default(), 7, NOW);
     }
 

@@ -79,8 +79,8 @@ pub(super) trait Listener: Send + Sync + 'static {
     fn resumes(&self, shard: Shard, bot: &Bot);
     /// An event. Events of one server arrive in Discord's order.
     fn heard(&self, kind: &str, data: Value);
-    /// Whether everything received is with the runtime.
-    fn is_idle(&self) -> bool;
+    /// Tells [`Sessions`] whether everything received is with the runtime. The listener also does so when its work ends.
+    fn settle(&self);
 }
 
 pub(super) struct Gateway {

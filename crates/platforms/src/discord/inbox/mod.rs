@@ -22,7 +22,7 @@ use tokio_util::sync::DropGuard;
 
 use self::listing::{CatchUps, LIST_LIMIT, Missed, with_news};
 use self::reads::Reads;
-use super::gateway::{Bot, Listener, Ready, Shard, unreadable};
+use super::gateway::{Bot, Listener, Ready, Sessions, Shard, unreadable};
 use super::outbox::Outbox;
 use super::places::{ChannelRef, Places};
 use super::rest::Rest;
@@ -222,16 +222,42 @@ impl InboundHandler {
 pub(super) struct Inbox {
     inbound: Arc<InboundHandler>,
     chat_queues: Arc<ChatQueues<ChannelId, Item>>,
+    sessions: Arc<Sessions>,
     tasks: Tasks,
     _stop: DropGuard,
 }
 
+/// Work of the inbox. When it ends, sessions may count as with the runtime.
+struct Work {
+    inbound: Arc<InboundHandler>,
+    chat_queues: Arc<ChatQueues<ChannelId, Item>>,
+    sessions: Arc<Sessions>,
+}
+
+impl Work {
+    fn settle(&self) {
+        self.sessions.settle(|| {
+            self.chat_queues.is_idle()
+                && !self.inbound.catch_ups.is_open()
+                && self.inbound.commands.available_permits() == COMMANDS_MAX
+        });
+    }
+}
+
 impl Inbox {
     /// Dropping the inbox stops its tasks.
-    pub(super) fn new(inbound: Arc<InboundHandler>) -> Self {
+    pub(super) fn new(inbound: Arc<InboundHandler>, sessions: Arc<Sessions>) -> Self {
         inbound.link.set_queue(0);
         let (tasks, stop) = Tasks::new();
-        Self { inbound, chat_queues: Arc::default(), tasks, _stop: stop }
+        Self { inbound, chat_queues: Arc::default(), sessions, tasks, _stop: stop }
+    }
+
+    fn work(&self) -> Work {
+        Work {
+            inbound: self.inbound.clone(),
+            chat_queues: self.chat_queues.clone(),
+            sessions: self.sessions.clone(),
+        }
     }
 
     fn push(&self, channel: ChannelId, item: Item) {
@@ -252,7 +278,11 @@ impl Inbox {
                     inbound.handle(channel, item).await;
                 }
             };
-            self.tasks.spawn(work_off(self.chat_queues.clone(), channel, handle));
+            let work = self.work();
+            self.tasks.spawn(async move {
+                work_off(work.chat_queues.clone(), channel, handle).await;
+                work.settle();
+            });
         }
     }
 
@@ -439,10 +469,11 @@ impl Inbox {
             );
             return;
         };
-        let inbound = self.inbound.clone();
+        let work = self.work();
         self.tasks.spawn(async move {
-            inbound.answer(interaction).await;
+            work.inbound.answer(interaction).await;
             drop(permit);
+            work.settle();
         });
     }
 }
@@ -474,10 +505,8 @@ impl Listener for Inbox {
         self.known_as(shard, bot);
     }
 
-    fn is_idle(&self) -> bool {
-        self.chat_queues.is_idle()
-            && !self.inbound.catch_ups.is_open()
-            && self.inbound.commands.available_permits() == COMMANDS_MAX
+    fn settle(&self) {
+        self.work().settle();
     }
 
     fn heard(&self, kind: &str, data: Value) {
