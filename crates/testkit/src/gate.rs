@@ -14,6 +14,11 @@ pub struct Gate {
 }
 
 impl Gate {
+    pub(crate) fn closed() -> (Self, Arc<Semaphore>) {
+        let places = Arc::new(Semaphore::new(0));
+        (Self { places: places.clone() }, places)
+    }
+
     /// Lets all requests through, those that wait and those to come.
     pub fn open(self) {
         // Dropping opens it.
@@ -44,9 +49,9 @@ impl<K> Default for Gates<K> {
 
 impl<K: Eq + Hash> Gates<K> {
     pub(crate) fn close(&self, kind: K) -> Gate {
-        let places = Arc::new(Semaphore::new(0));
-        self.kinds.lock().insert(kind, places.clone());
-        Gate { places }
+        let (gate, places) = Gate::closed();
+        self.kinds.lock().insert(kind, places);
+        gate
     }
 
     /// The gate that a request which arrives now must pass.

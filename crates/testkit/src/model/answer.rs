@@ -1,14 +1,20 @@
 //! Scripted answers.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use crate::gate::Gate;
 
 /// What the fake model answers to one request.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Answer {
     pub(super) form: Form,
     pub(super) pace: Duration,
+    /// Each chunk of a stream takes a place.
+    pub(super) gate: Option<Arc<Semaphore>>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -74,7 +80,7 @@ impl Said {
 
 impl Answer {
     fn said(said: Said) -> Self {
-        Self { form: Form::Said(said), pace: Duration::ZERO }
+        Self { form: Form::Said(said), pace: Duration::ZERO, gate: None }
     }
 
     pub fn text(text: impl Into<String>) -> Self {
@@ -107,7 +113,7 @@ impl Answer {
 
     pub fn raw(status: u16, content_type: &str, body: impl Into<String>) -> Self {
         let headers = vec![("content-type".to_owned(), content_type.to_owned())];
-        Self { form: Form::Raw { status, headers, body: body.into() }, pace: Duration::ZERO }
+        Self { form: Form::Raw { status, headers, body: body.into() }, pace: Duration::ZERO, gate: None }
     }
 
     /// With a header; only of raw answers and errors.
@@ -167,6 +173,13 @@ impl Answer {
     pub fn paced(mut self, pace: Duration) -> Self {
         self.pace = pace;
         self
+    }
+
+    /// Streams chunk by chunk as the gate lets through; the first chunk has no words.
+    pub fn gated(mut self) -> (Self, Gate) {
+        let (gate, places) = Gate::closed();
+        self.gate = Some(places);
+        (self, gate)
     }
 
     /// Its tokens; none of an answer that is bytes as they are.

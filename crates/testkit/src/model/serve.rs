@@ -238,12 +238,14 @@ fn streamed(answer: &Answer, said: &Said, seen: &Seen, counted: Counted, flight:
         return (sse, endless(events.concat(), &flood, flight)).into_response();
     }
     let hanging = said.end == End::Hanging;
-    let pace = answer.pace;
-    let body =
-        stream::unfold((events.into_iter(), Some(flight)), move |(mut events, mut flight)| async move {
+    let (pace, places) = (answer.pace, answer.gate.clone());
+    let body = stream::unfold((events.into_iter(), Some(flight)), move |(mut events, mut flight)| {
+        let places = places.clone();
+        async move {
             match events.next() {
                 Some(event) => {
                     pause(pace).await;
+                    gate::pass(places).await;
                     Some((Ok::<_, Infallible>(event), (events, flight)))
                 }
                 None if hanging => std::future::pending().await,
@@ -254,7 +256,8 @@ fn streamed(answer: &Answer, said: &Said, seen: &Seen, counted: Counted, flight:
                     None
                 }
             }
-        });
+        }
+    });
     (sse, Body::from_stream(body)).into_response()
 }
 

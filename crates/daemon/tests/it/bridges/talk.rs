@@ -129,11 +129,13 @@ async fn a_command_is_run_once_and_a_draft_is_shown_by_edits() {
     rig.sent(&notice, "n1").await;
     let reply: Vec<String> = (0..60).map(|n| format!("tree {n}.")).collect();
     let reply = reply[..16].join(" ");
-    let pace = std::time::Duration::from_millis(60);
-    rig.model.push(Kind::Reply, Answer::text(reply.clone()).paced(pace));
+    let (answer, gate) = Answer::text(reply.clone()).gated();
+    rig.model.push(Kind::Reply, answer);
     rig.called("messages", &said("m1", "count")).await;
+    gate.pass(4);
     let draft = stream.next("message").await;
     rig.sent(&draft, "b1").await;
+    gate.open();
     let mut edit = stream.next("edit").await;
     while edit["text"] != reply.as_str() {
         assert_eq!(edit["message"], "b1", "{edit}");
@@ -215,6 +217,38 @@ async fn what_was_said_too_long_ago_is_kept_and_not_answered() {
     rig.settled().await;
     let requests = rig.requests();
     assert!(requests.len() == 1 && requests[0].contains("long ago"), "{requests:?}");
+    rig.assert_clean();
+}
+
+#[tokio::test]
+async fn a_transcription_outlasts_its_call_and_a_repeat_waits_for_it() {
+    let speech = FakeSpeech::start().await;
+    let rig =
+        Rig::start(&format!("\n[transcribe]\nmodel = \"base\"\nbase_url = \"{}\"\n", speech.base_url()))
+            .await;
+    let mut stream = rig.connect().await;
+    speech.say("the ash is in leaf");
+    let gate = speech.hold();
+    let mut message = said("m1", "");
+    message["files"] =
+        json!([{ "name": "leaf.ogg", "media_type": "audio/ogg", "spoken": true, "data": "b2FrCg==" }]);
+    tokio::select! {
+        _ = rig.call("messages", &message) => panic!("answered before anything was heard"),
+        _ = speech.wait_heard(1) => {} // the bridge gives the call up
+    }
+    let repeat = rig.called("messages", &message);
+    let opened = async {
+        rig.called("messages", &said("m2", "and this?")).await;
+        let answer = stream.next("message").await;
+        rig.sent(&answer, "b1").await;
+        drop(gate);
+    };
+    assert_eq!(tokio::join!(repeat, opened).0, json!({ "outcome": "accepted" }));
+    let answer = stream.next("message").await;
+    rig.sent(&answer, "b2").await;
+    rig.settled().await;
+    assert_eq!(speech.heard().len(), 1);
+    assert!(rig.requests().concat().contains("the ash is in leaf"));
     rig.assert_clean();
 }
 

@@ -7,7 +7,7 @@ use cairn_testkit::daemon::{Client, Daemon, PATIENCE};
 use cairn_testkit::discord::{self, FakeDiscord};
 use cairn_testkit::home::{Run, write_secret};
 use cairn_testkit::model::{self, FakeModel, Kind};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The server of all tests, with two channels and a thread of the first.
 pub(crate) const SERVER: u64 = 100;
@@ -34,7 +34,8 @@ impl Default for Setup {
     fn default() -> Self {
         Self {
             // Restarts may follow each other as quickly as they like.
-            discord: FakeDiscord::builder().identify_every(Duration::ZERO),
+            // A slow machine may take its time for a command, too.
+            discord: FakeDiscord::builder().identify_every(Duration::ZERO).answer_within(PATIENCE),
             model: FakeModel::builder().window(WINDOW),
             keys: String::new(),
             tables: String::new(),
@@ -214,6 +215,21 @@ impl Rig {
     /// The log of the daemon that runs, or ran last.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.state().join("daemon.log")).unwrap()
+    }
+
+    /// Waits until no delivery is owed.
+    pub(crate) async fn delivered(&self) {
+        self.client().until("/v1/outbox", |owed| *owed == json!([])).await.unwrap();
+    }
+
+    /// Waits until a message was passed over for this reason, `n` in all.
+    pub(crate) async fn passed_over(&self, why: &str, n: usize) {
+        let line = format!("cairn_discord_passed_over_total{{why=\"{why}\"}} {n}\n");
+        self.until("a message passed over", async || {
+            let (_, text) = self.client().raw("GET", "/metrics", "text/plain", Vec::new()).await.unwrap();
+            String::from_utf8_lossy(&text).contains(&line).then_some(())
+        })
+        .await;
     }
 
     /// Somebody says something to the bot in the server and gets the usual echo.

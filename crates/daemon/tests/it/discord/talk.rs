@@ -137,8 +137,16 @@ fn drafting() -> Setup {
 #[tokio::test]
 async fn a_draft_grows_into_the_answer_in_one_message() {
     let rig = drafting().start().await;
-    rig.model.push(Kind::Reply, Answer::text(STORY).paced(Duration::from_millis(200)));
+    let (answer, gate) = Answer::text(STORY).gated();
+    rig.model.push(Kind::Reply, answer);
     let id = rig.discord.post(ROOM, "alice", "tell me a story").mention_bot().send();
+    for n in 1..=2 {
+        gate.pass(4);
+        let grown =
+            |discord: &FakeDiscord| discord.sent(ROOM).first().is_some_and(|sent| sent.wordings.len() >= n);
+        rig.discord.wait_until("a longer draft", grown).await;
+    }
+    gate.open();
     let whole = |discord: &FakeDiscord| discord.sent(ROOM).first().is_some_and(|sent| sent.content == STORY);
     rig.discord.wait_until("the whole story", whole).await;
     rig.ask(OTHER_ROOM, "alice", "barrier").await;
@@ -206,6 +214,8 @@ async fn a_picture_goes_to_a_model_that_takes_pictures() {
 async fn what_people_react_with_is_told_to_the_model_and_to_nobody_else() {
     let rig = Rig::start().await;
     let answer = rig.ask(ROOM, "alice", "is it late?").await;
+    // A reaction counts once its message is known to have been sent.
+    rig.delivered().await;
     let dave = format!("discord/{}", rig.discord.user("dave"));
     rig.cairn_with(&["ban", &dave]).await.ended(0);
     rig.discord.react(ROOM, "dave", answer.id, "🐍", false);

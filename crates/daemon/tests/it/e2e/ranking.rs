@@ -32,7 +32,9 @@ async fn a_server_makes_vectors_another_reranks_and_what_takes_too_long_is_left_
     }
     client.until("/v1/status", |status| status["store"]["embedded"]["entries"] == 3).await.unwrap();
 
-    let by_meaning = found(&home, "puppy");
+    // A question whose vector comes too late is searched for by its words alone, which finds nothing.
+    let by_meaning =
+        (0..50).map(|_| found(&home, "puppy")).find(|found| !found.is_empty()).unwrap_or_default();
     assert!(by_meaning.first().unwrap().starts_with("our greyhound"), "{by_meaning:?}");
     let reranked = found(&home, "late");
     assert_eq!(reranked[0], "late, that is the answer to late");

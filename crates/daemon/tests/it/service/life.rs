@@ -33,6 +33,7 @@ async fn the_watchdog_is_fed_while_the_daemon_moves_and_not_while_it_stands_stil
         tokio::task::yield_now().await;
     }
     // What it had said before is read; one that stands still says nothing however long it takes.
+    rig.daemon().systemd.said();
     let mut left = 0;
     while tokio::time::timeout(Duration::from_secs(1), rig.daemon().systemd.next()).await.is_ok() {
         left += 1;

@@ -75,15 +75,17 @@ async fn check_runs(rig: &Rig, when: &str) -> (u64, u64) {
         loop {
             let told = told_runs(rig).await;
             let n_calls: usize = told.iter().map(|run| run["calls"].as_array().unwrap().len()).sum();
-            if n_calls >= sent().len() {
-                return told;
+            let sent = sent();
+            if n_calls >= sent.len() {
+                return (told, sent);
             }
             tokio::task::yield_now().await;
         }
     };
     let mut made = Vec::new();
     let (mut rounds, mut merges) = (0, 0);
-    for told in tokio::time::timeout(PATIENCE, all_ended).await.unwrap() {
+    let (all_told, sent) = tokio::time::timeout(PATIENCE, all_ended).await.unwrap();
+    for told in all_told {
         let run = told["run"].as_str().unwrap();
         assert_eq!(told["missing"], json!([]), "{when}: {told}");
         for call in told["calls"].as_array().unwrap() {
@@ -96,7 +98,6 @@ async fn check_runs(rig: &Rig, when: &str) -> (u64, u64) {
             made.push(prompt["body"].as_str().unwrap().to_owned());
         }
     }
-    let sent = sent();
     assert!(!sent.is_empty(), "{when}");
     assert_eq!(made, sent, "{when}");
     (rounds, merges)

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::rig::{Rig, World, texts};
 
 fn soon() -> Timestamp {
-    let at = wall_time() + SignedDuration::from_secs(2);
+    let at = wall_time() + SignedDuration::from_secs(15);
     Timestamp::from_second(at.as_second()).unwrap()
 }
 

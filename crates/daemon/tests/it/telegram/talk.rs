@@ -1,7 +1,7 @@
 //! A conversation as people see it: a reply, what waits meanwhile, a draft.
 
 use cairn_testkit::model::{Answer, Kind};
-use cairn_testkit::telegram::{FakeTelegram, Say};
+use cairn_testkit::telegram::{FakeTelegram, Say, Sent};
 use serde_json::json;
 
 use super::rig::{Rig, World, texts};
@@ -68,9 +68,15 @@ async fn a_draft_is_shown_by_edits_and_ends_as_the_reply() {
     let rig = World::new().await.start("direct = \"open\"\ndrafts = true\ndraft_interval_ms = 500").await;
     let reply: Vec<String> = (0..60).map(|n| format!("quokka number {n}.")).collect();
     let reply = reply.join(" ");
-    let pace = std::time::Duration::from_millis(40);
-    rig.model.push(Kind::Reply, Answer::text(reply.clone()).paced(pace));
+    let (answer, gate) = Answer::text(reply.clone()).gated();
+    rig.model.push(Kind::Reply, answer);
     rig.telegram.say(rig.alice.id, &rig.alice, Say::text("count, quokka"));
+    for n in 0..3 {
+        gate.pass(10);
+        let grown = |sent: &[Sent]| sent.first().is_some_and(|sent| sent.edits.len() >= n);
+        rig.telegram.wait_until("a longer draft", |telegram| grown(&telegram.sent(rig.alice.id))).await;
+    }
+    gate.open();
     rig.telegram
         .wait_until("the whole reply", |telegram| {
             telegram.sent(rig.alice.id).first().is_some_and(|sent| sent.text == reply)
@@ -88,6 +94,8 @@ async fn a_draft_is_shown_by_edits_and_ends_as_the_reply() {
 async fn what_people_react_with_is_told_to_the_model() {
     let rig = Rig::open().await;
     let answer = rig.ask(&rig.alice, "is it late?").await;
+    // A reaction counts once its message is known to have been sent.
+    rig.delivered().await;
     rig.telegram.react(rig.alice.id, &rig.alice, answer.id, &[], &["👍"]);
     rig.telegram.react(rig.alice.id, &rig.alice, answer.id, &["👍"], &["🎉"]);
     rig.telegram.wait_confirmed().await;

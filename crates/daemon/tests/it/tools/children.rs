@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use cairn_testkit::mcp::{FakeMcp, Script};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::tools::rig::{Over, Plan, Rig};
 
@@ -95,8 +95,9 @@ async fn secrets_are_struck_out_of_what_a_child_says_and_plain_variables_are_not
     let keys = format!("env = {{ TOPIC = \"licence\" }}\nenv_from_file = {{ KEY = {:?} }}", secret.path());
     let script = Script::default().fault("exit-at-start");
     let rig = Plan::none().server("files", Over::Stdio, script, &keys).unapproved().start().await;
-    let shown = rig.cairn(&["mcp", "show", "files"]).stderr;
-    assert!(shown.contains("no licence ***"), "{shown}");
+    rig.cairn(&["mcp", "show", "files"]);
+    let said = |servers: &Value| servers.to_string().contains("no licence ***");
+    rig.client().until("/v1/mcp", said).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

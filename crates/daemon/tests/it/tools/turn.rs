@@ -158,10 +158,10 @@ async fn a_stop_reaches_the_server() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_has_its_time_and_the_server_is_told_that_it_is_over() {
-    let plan = Plan::none().server("files", Over::Stdio, Script::default(), "timeout_secs = 3");
+    let plan = Plan::none().server("files", Over::Stdio, Script::default(), "timeout_secs = 15");
     let rig = plan.start().await;
     let result = rig.call("files__hang", json!({})).await;
-    assert!(result.contains("error") && result.contains("3 s"), "{result}");
+    assert!(result.contains("error") && result.contains("15 s"), "{result}");
     rig.files().wait_until("the end of the call", |log| log.cancelled().len() == 1).await;
     assert_eq!(rig.tool_log().await[0]["outcome"], "timed_out");
     assert!(rig.call("files__echo", json!({ "text": "x" })).await.ends_with('x'));

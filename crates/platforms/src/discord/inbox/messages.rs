@@ -130,22 +130,23 @@ impl InboundHandler {
                 Some(Served { message, admitted })
             }
             Access::Stranger => {
-                if let Some(words) = self.path.pairing_reply(&sender, &at).await {
-                    self.outbox.notice(message.channel_id, message.id, &words).await;
+                match self.path.pairing_reply(&sender, &at).await {
+                    Some(words) => self.outbox.notice(message.channel_id, message.id, &words).await,
+                    None => self.passed_over(message.channel_id, "its author waits to be let in"),
                 }
                 None
             }
             Access::Ignored(why) => {
-                metrics::counter!("cairn_discord_passed_over_total", "why" => why).increment(1);
-                tracing::debug!(
-                    platform = self.link.platform(),
-                    channel = channel_ref.chat.get(),
-                    why,
-                    "a message was passed over"
-                );
+                self.passed_over(message.channel_id, why);
                 None
             }
         }
+    }
+
+    fn passed_over(&self, channel: ChannelId, why: &'static str) {
+        metrics::counter!("cairn_discord_passed_over_total", "why" => why).increment(1);
+        let (platform, channel) = (self.link.platform(), channel.get());
+        tracing::debug!(platform, channel, why, "a message was passed over");
     }
 
     /// Whether an answer could be sent. `asked`: the message addresses the bot. If Discord would refuse the answer, no
