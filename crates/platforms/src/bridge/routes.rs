@@ -15,6 +15,7 @@ use axum::{Json, Router};
 use secrecy::ExposeSecret as _;
 use serde::de::DeserializeOwned;
 use subtle::ConstantTimeEq as _;
+use tokio::task::spawn_blocking;
 
 use super::Bridge;
 use super::hub::ACK_LIMIT;
@@ -212,7 +213,11 @@ impl Bridge {
     }
 
     /// The body of a call with the right token.
-    async fn body<T: DeserializeOwned>(&self, mut request: Request, most: usize) -> Result<T, NoCall> {
+    async fn body<T: DeserializeOwned + Send + 'static>(
+        &self,
+        mut request: Request,
+        most: usize,
+    ) -> Result<T, NoCall> {
         if !self.is_that_of(request.headers()) {
             return Err(NoCall::Stranger);
         }
@@ -228,7 +233,13 @@ impl Bridge {
             StatusCode::PAYLOAD_TOO_LARGE => NoCall::TooLarge,
             _ => NoCall::Malformed("the body broke off".to_owned()),
         })?;
-        serde_json::from_slice(&body).map_err(|error| NoCall::Malformed(error.to_string()))
+        let read = move || serde_json::from_slice(&body);
+        let read = if most == BODY_MAX {
+            spawn_blocking(read).await.map_err(|_ended| NoCall::NotReady)?
+        } else {
+            read()
+        };
+        read.map_err(|error| NoCall::Malformed(error.to_string()))
     }
 
     fn intake(&self) -> Result<Arc<Intake>, NoCall> {

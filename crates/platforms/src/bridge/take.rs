@@ -1,16 +1,16 @@
 //! Takes messages, edits and deletions of a bridge into the runtime, and answers people outside of conversations.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use cairn_types::command::{Command, CommandAnswer};
-use cairn_types::ids::{AgentId, MessageId};
+use cairn_types::ids::{AgentId, ChannelId, MessageId};
 use cairn_types::message::{Amendment, Change, Inbound, Part, Provenance};
 use cairn_types::ports::AdapterPorts;
 use cairn_types::texts::{Key, Saying};
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::DropGuard;
@@ -23,11 +23,12 @@ use crate::attach::{Attachment, Content};
 use crate::chat_queues::Tasks;
 use crate::inbound::{Access, Admitted, ChatAddress, InboundPath, Outcome, Sender};
 use crate::markup::name::{display, one_line};
+use crate::markup::split_aside;
 
 /// Longest time for a call to be answered; then the bridge repeats it.
 const HOLD: Duration = Duration::from_secs(25);
 
-/// How often it is checked whether a command that takes long is durable.
+/// How often it is checked whether a command that takes long is durable, or a recording is transcribed.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// Most calls at once; further ones are put off.
@@ -44,6 +45,7 @@ const NOTICE_PAUSE: Duration = Duration::from_secs(2);
 const QUOTE_MAX: usize = 500;
 
 /// What takes a bridge's messages in during one run of its adapter.
+#[derive(Clone)]
 pub(super) struct Intake {
     /// Weak: the bridge holds this.
     bridge: Weak<Bridge>,
@@ -51,6 +53,22 @@ pub(super) struct Intake {
     tasks: Tasks,
     calls: Arc<Semaphore>,
     notices: Arc<Semaphore>,
+    /// Messages whose recordings are being transcribed, at most [`CALLS_MAX`].
+    heard: Arc<Mutex<HashSet<HeardMessage>>>,
+}
+
+type HeardMessage = (ChannelId, MessageId);
+
+/// Removes a message from those that are being transcribed.
+struct Hearing {
+    heard: Arc<Mutex<HashSet<HeardMessage>>>,
+    message: HeardMessage,
+}
+
+impl Drop for Hearing {
+    fn drop(&mut self) {
+        self.heard.lock().remove(&self.message);
+    }
 }
 
 /// Where a notice goes.
@@ -93,6 +111,7 @@ impl Intake {
             tasks,
             calls: Arc::new(Semaphore::new(CALLS_MAX)),
             notices: Arc::new(Semaphore::new(NOTICES_MAX)),
+            heard: Arc::default(),
         };
         (intake, guard)
     }
@@ -173,13 +192,54 @@ impl Intake {
                 self.reply(&said, self.path.texts(&admitted).say(Key::UnknownCommand));
                 Ok(Taken::Command)
             }
+            (None, _) if self.may_take_long(&said) => self.submit_aside(said, admitted, time, late).await,
             (None, _) => self.submit(said, admitted, time, late).await,
         }
     }
 
-    async fn submit(
+    /// Whether a message has a recording to transcribe.
+    fn may_take_long(&self, said: &Said) -> bool {
+        self.path.chat.get().transcriber.is_some() && said.files.iter().any(File::is_sound)
+    }
+
+    /// Submits a message in a task, so that a transcription that outlasts the call is not lost. A repeat waits for it.
+    async fn submit_aside(
         &self,
         said: Said,
+        admitted: Admitted,
+        at: Timestamp,
+        late: bool,
+    ) -> Result<Taken, NoCall> {
+        let message = (admitted.channel.clone(), MessageId::from(said.id.as_str()));
+        let hearing = loop {
+            match self.hearing(&message)? {
+                Some(hearing) => break hearing,
+                None => tokio::time::sleep(LOOK_EVERY).await,
+            }
+        };
+        let (intake, (tell, told)) = (self.clone(), oneshot::channel());
+        self.tasks.spawn(async move {
+            let taken = intake.submit(said, admitted, at, late).await;
+            drop(hearing);
+            // Whoever waited may have gone.
+            let _ = tell.send(taken);
+        });
+        told.await.unwrap_or(Err(NoCall::NotReady))
+    }
+
+    /// `None`: the message is being transcribed already.
+    fn hearing(&self, message: &HeardMessage) -> Result<Option<Hearing>, NoCall> {
+        let mut heard = self.heard.lock();
+        if heard.len() >= CALLS_MAX {
+            return Err(NoCall::Busy);
+        }
+        let is_new = heard.insert(message.clone());
+        Ok(is_new.then(|| Hearing { heard: Arc::clone(&self.heard), message: message.clone() }))
+    }
+
+    async fn submit(
+        &self,
+        mut said: Said,
         admitted: Admitted,
         at: Timestamp,
         late: bool,
@@ -187,7 +247,7 @@ impl Intake {
         let message = MessageId::from(said.id.as_str());
         let is_deaf = self.path.chat.get().transcriber.is_none();
         let hear = is_deaf || self.path.is_new(&admitted.channel, &message).await;
-        let content = self.content(&said, &admitted.agent, hear).await?;
+        let content = self.content(&mut said, &admitted.agent, hear).await;
         let direct = admitted.direct;
         let inbound = Inbound {
             channel: admitted.channel,
@@ -216,7 +276,7 @@ impl Intake {
         Ok(taken)
     }
 
-    async fn amend(&self, said: Said) -> Result<Taken, NoCall> {
+    async fn amend(&self, mut said: Said) -> Result<Taken, NoCall> {
         let (sender, address) = (self.sender(&said.author), address(&said));
         if (said.addressed || said.direct) && command(&said.text).is_some() {
             return Ok(Taken::Ignored { reason: "an edited command".to_owned() });
@@ -226,7 +286,7 @@ impl Intake {
             Access::Stranger => return Ok(Taken::Ignored { reason: "its author is unknown".to_owned() }),
             Access::Ignored(reason) => return Ok(Taken::Ignored { reason: reason.to_owned() }),
         };
-        let Content { parts, .. } = self.content(&said, &admitted.agent, true).await?;
+        let Content { parts, .. } = self.content(&mut said, &admitted.agent, true).await;
         let Admitted { channel, author, addressed, .. } = admitted;
         let (message, at) = (MessageId::from(said.id.as_str()), self.said_at(said.at));
         let change = Change::Edited { author, parts, addressed };
@@ -251,7 +311,7 @@ impl Intake {
         let message = id.clone();
         // Why a command was refused is no secret here, unless its answer would be one.
         let is_secret = command.as_ref().is_ok_and(Command::is_private);
-        let (direct, replies) = (admitted.direct, self.replies());
+        let (direct, replies) = (admitted.direct, self.clone());
         let bot = self.bridge.upgrade().and_then(|bridge| bridge.me());
         let bot = bot.unwrap_or_else(|| self.path.platform().to_owned());
         let aside = self.path.texts(&admitted).say(Key::AskAlone.with("link", bot));
@@ -277,17 +337,6 @@ impl Intake {
         }
     }
 
-    /// The same, for answers of tasks.
-    fn replies(&self) -> Self {
-        Self {
-            bridge: self.bridge.clone(),
-            path: Arc::clone(&self.path),
-            tasks: self.tasks.clone(),
-            calls: Arc::clone(&self.calls),
-            notices: Arc::clone(&self.notices),
-        }
-    }
-
     /// Whose words a message has besides its author's.
     fn provenance(&self, said: &Said) -> Provenance {
         let mut provenance = if said.forwarded { Provenance::of_strangers() } else { Provenance::default() };
@@ -302,7 +351,8 @@ impl Intake {
         provenance
     }
 
-    async fn content(&self, said: &Said, agent: &AgentId, hear: bool) -> Result<Content, NoCall> {
+    /// What a message says, and its files, which are taken out of it.
+    async fn content(&self, said: &mut Said, agent: &AgentId, hear: bool) -> Content {
         let mut content = Content::default();
         let quote = said.reply_to.as_ref().and_then(quoted);
         let words: Vec<&str> = quote
@@ -315,15 +365,14 @@ impl Intake {
         }
         let chat = self.path.chat.get();
         let limits = chat.attach_limits(chat.images.contains(agent));
-        for File { name, media_type, spoken, data } in &said.files {
-            let bytes = STANDARD.decode(data);
-            let bytes = bytes.map_err(|_| NoCall::Malformed("`data` of a file is not base64".to_owned()))?;
-            let size = Some(bytes.len() as u64);
-            let attachment = Attachment { name, media_type: media_type.as_deref(), size };
+        for file in std::mem::take(&mut said.files) {
+            let File { name, media_type, spoken, data } = file;
+            let size = Some(data.len() as u64);
+            let attachment = Attachment { name: &name, media_type: media_type.as_deref(), size };
             let transcriber = chat.transcriber.as_deref().filter(|_| hear);
-            attachment.take(self.path.platform(), &limits, transcriber, (bytes, *spoken), &mut content).await;
+            attachment.take(self.path.platform(), &limits, transcriber, (data, spoken), &mut content).await;
         }
-        Ok(content)
+        content
     }
 
     /// Answers a message outside of its conversation.
@@ -357,7 +406,7 @@ impl Bridge {
     async fn say(&self, notice: Notice) -> bool {
         let Notice { chat, thread, mut reply_to, words } = notice;
         let (began, shape) = (Instant::now(), self.shape());
-        for part in shape.split(&words) {
+        for part in split_aside(&words, move |words| shape.split(words)).await {
             let (text, html) = shape.render(&part);
             let (chat, thread) = (chat.clone(), thread.clone());
             let (id, reply_to) = (self.event_id(), reply_to.take());
@@ -391,6 +440,12 @@ impl Bridge {
             }
         }
         true
+    }
+}
+
+impl File {
+    fn is_sound(&self) -> bool {
+        Attachment { name: &self.name, media_type: self.media_type.as_deref(), size: None }.is_sound()
     }
 }
 

@@ -15,7 +15,10 @@ pub(crate) const JOINER: char = '\u{2060}';
 const NOTHING: &str = "…";
 
 /// Splits a text without holding up the runtime's threads. Of a text whose split panics nothing is left.
-pub(crate) async fn split_aside(words: &str, split: fn(&str) -> Vec<String>) -> Vec<String> {
+pub(crate) async fn split_aside(
+    words: &str,
+    split: impl FnOnce(&str) -> Vec<String> + Send + 'static,
+) -> Vec<String> {
     if words.len() <= SPLIT_AT_ONCE {
         return split(words);
     }
