@@ -111,10 +111,10 @@ async fn the_key_is_sent_in_its_header_and_shown_nowhere() {
 #[tokio::test]
 async fn answers_that_break_off_stall_or_do_not_end_are_failures() {
     let words = || Answer::text("one two three four five six seven eight nine ten");
-    let idle = Duration::from_millis(50);
-    let failure = async |answer: Answer, stream: bool| {
+    let (idle, long) = (Duration::from_secs(2), Duration::from_secs(60));
+    let failure = async |answer: Answer, stream: bool, idle: Duration| {
         let server = FakeModel::start().await;
-        let timeouts = Timeouts { idle, first: Duration::from_secs(60), ..Timeouts::default() };
+        let timeouts = Timeouts { idle, first: long, ..Timeouts::default() };
         let options =
             ServerOptions { stream, timeouts, ..ServerOptions::new("m", server.base_url(), "claude") };
         let model = Anthropic::new(options).unwrap();
@@ -123,12 +123,12 @@ async fn answers_that_break_off_stall_or_do_not_end_are_failures() {
         ask(&model, request("x")).await.expect_err("a failure")
     };
     for stream in [true, false] {
-        assert_eq!(failure(words().truncated(), stream).await.code(), "protocol");
-        assert_eq!(failure(words().flooding(), stream).await.code(), "protocol");
+        assert_eq!(failure(words().truncated(), stream, long).await.code(), "protocol");
+        assert_eq!(failure(words().flooding(), stream, long).await.code(), "protocol");
         let overloaded = json!({"type": "overloaded_error", "message": "Overloaded"});
-        assert_eq!(failure(words().failing(overloaded), stream).await.code(), "overloaded");
+        assert_eq!(failure(words().failing(overloaded), stream, long).await.code(), "overloaded");
     }
-    assert_eq!(failure(words().hanging(), true).await, ModelError::Timeout(idle));
+    assert_eq!(failure(words().hanging(), true, idle).await, ModelError::Timeout(idle));
 }
 
 #[tokio::test]

@@ -175,21 +175,21 @@ async fn a_server_that_takes_back_no_reasoning_is_asked_without() {
 #[tokio::test]
 async fn answers_that_break_off_stall_or_do_not_end_are_failures() {
     let words = || Answer::text("one two three four five six seven eight nine ten");
-    let idle = Duration::from_millis(50);
-    let failure = async |answer: Answer, stream: bool| {
+    let long = Duration::from_secs(60);
+    let failure = async |answer: Answer, stream: bool, idle: Duration| {
         let server = FakeModel::start().await;
         server.push(Kind::Reply, answer);
-        let timeouts = Timeouts { idle, first: Duration::from_millis(500), ..Timeouts::default() };
+        let timeouts = Timeouts { idle, first: long, ..Timeouts::default() };
         let options = ServerOptions { stream, timeouts, ..ServerOptions::new("m", server.base_url(), "gpt") };
         ask(&OpenAi::with_responses(options).unwrap(), request("x")).await.expect_err("a failure")
     };
     for stream in [true, false] {
-        assert_eq!(failure(words().truncated(), stream).await.code(), "protocol");
-        assert_eq!(failure(words().flooding(), stream).await.code(), "protocol");
+        assert_eq!(failure(words().truncated(), stream, long).await.code(), "protocol");
+        assert_eq!(failure(words().flooding(), stream, long).await.code(), "protocol");
         let failed = json!({"code": "server_error", "message": "The server had an error"});
-        assert_eq!(failure(words().failing(failed), stream).await.code(), "server_failed");
+        assert_eq!(failure(words().failing(failed), stream, long).await.code(), "server_failed");
     }
-    assert_eq!(failure(words().hanging(), true).await.code(), "timeout");
+    assert_eq!(failure(words().hanging(), true, Duration::from_millis(50)).await.code(), "timeout");
     let whole_call = ServerOptions::new("m", "http://host/v1/responses", "x");
     assert!(matches!(OpenAi::with_responses(whole_call), Err(BadModel::BaseUrl { .. })));
 }

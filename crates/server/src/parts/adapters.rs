@@ -98,7 +98,6 @@ async fn supervise(adapter: Arc<dyn Adapter>, ports: AdapterPorts, stop: Cancell
         n_failures = if began.elapsed() >= LONG_RUN { 1 } else { n_failures + 1 };
         let pause = jittered(pause_of(n_failures, failure.lasting), fastrand::f64());
         let state = if failure.lasting { LinkState::Failed } else { LinkState::Reconnecting };
-        adapter.set_state(state, Some(&failure));
         let lasting = if failure.lasting { "yes" } else { "no" };
         metrics::counter!("cairn_adapter_failures_total", "platform" => platform, "lasting" => lasting)
             .increment(1);
@@ -109,6 +108,8 @@ async fn supervise(adapter: Arc<dyn Adapter>, ports: AdapterPorts, stop: Cancell
         } else {
             tracing::warn!(platform, %reason, %hint, retry_secs, "the adapter failed; it restarts");
         }
+        // After the log, which then tells more of a state that is shown.
+        adapter.set_state(state, Some(&failure));
         tokio::select! {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(pause) => {}

@@ -55,9 +55,9 @@ async fn an_index_that_never_comes_back_ends_the_process_and_the_next_one_has_al
 }
 
 /// A daemon on a disk, with a watchdog, that has answered.
-async fn answering(home: &Home) -> (Disk, Daemon) {
+async fn answering(home: &Home, shutdown_secs: u32) -> (Disk, Daemon) {
     let disk = Disk::new(&home.path("")).unwrap();
-    let config = home.config("[limits]\nshutdown_secs = 1\n");
+    let config = home.config(&format!("[limits]\nshutdown_secs = {shutdown_secs}\n"));
     let vars = disk.vars();
     let vars: Vec<_> = vars.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let vars = [&vars[..], &[("WATCHDOG_USEC", "6000000")]].concat();
@@ -75,7 +75,8 @@ async fn stopped(daemon: Daemon) -> Option<i32> {
 async fn a_stop_leaves_views_and_index_behind_that_do_not_answer() {
     for part in ["/views/", "/index/"] {
         let home = home();
-        let (disk, daemon) = answering(&home).await;
+        // It waits for no turn; only the last limit comes later.
+        let (disk, daemon) = answering(&home, 25).await;
         disk.fail(part, Fault::Hangs).unwrap();
         assert_eq!(daemon.client().say("main", "and now?").await.unwrap().0, 200);
         assert_eq!(stopped(daemon).await, Some(0), "{part}: the journal is closed");
@@ -88,7 +89,7 @@ async fn a_stop_leaves_views_and_index_behind_that_do_not_answer() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stop_ends_within_its_time_while_the_journal_does_not_answer_and_health_says_why() {
     let home = home();
-    let (disk, daemon) = answering(&home).await;
+    let (disk, daemon) = answering(&home, 1).await;
     let client = daemon.client();
     disk.fail("/journal/", Fault::Hangs).unwrap();
     let asking = client.clone();

@@ -193,11 +193,12 @@ async fn a_daemon_that_is_asked_and_killed_has_it_done_at_its_next_start() {
     let daemon = home.daemon(Some(&config)).await;
     let done = daemon.client().get("/v1/people/erased").await.unwrap();
     assert_eq!((&done["pending"], &done["erasures"][0]["at"]), (&json!(false), &asked["at"]), "{done}");
-    // The index is rebuilt behind it: a search waits for it.
-    let found =
-        daemon.client().get("/v1/channels/main/search?q=herring&kind=entry&limit=10000").await.unwrap();
-    let bens = found.as_array().unwrap().iter().filter(|hit| hit["author"]["id"] == "local/ben").count();
-    assert_eq!(bens, 50, "{found}");
+    // The index is rebuilt behind it: a search waits for it, five seconds at the most.
+    let of_ben = |found: &Value| {
+        found.as_array().unwrap().iter().filter(|hit| hit["author"]["id"] == "local/ben").count() == 50
+    };
+    let search = "/v1/channels/main/search?q=herring&kind=entry&limit=10000";
+    daemon.client().until(search, of_ben).await.unwrap();
     let (status, reply) = daemon.client().say("main", "is the ferry late?").await.unwrap();
     assert_eq!(status.as_u16(), 200, "{reply}");
     assert!(daemon.stop().await.unwrap().success());

@@ -51,9 +51,11 @@ async fn traffic_is_counted_where_it_belongs() {
     let delivered = [("platform", "telegram"), ("outcome", "delivered")];
     let counted = async {
         loop {
-            // It is counted after it is noted as delivered.
+            // It is counted after it is noted as delivered, and then leaves the list.
             let now = scrape(&scene.rig.client()).await;
-            if now.sum("cairn_deliveries_total", &delivered).is_some_and(|n| n >= 1.0) {
+            if now.sum("cairn_deliveries_total", &delivered).is_some_and(|n| n >= 1.0)
+                && now.sum("cairn_outbox_oldest_seconds", &[]) == Some(0.0)
+            {
                 break now;
             }
             tokio::task::yield_now().await;
@@ -93,7 +95,6 @@ async fn traffic_is_counted_where_it_belongs() {
     for (name, is) in [
         ("cairn_ready", 1.0),
         ("cairn_scrape_ok", 1.0),
-        ("cairn_outbox_oldest_seconds", 0.0),
         ("cairn_emergencies_total", 0.0),
         ("cairn_journal_failures_total", 0.0),
         ("cairn_agent_models_well", 1.0),

@@ -32,8 +32,8 @@ async fn a_german_bot_says_all_of_its_own_in_german() {
     let help = &told[2].text;
     assert!(help.starts_with("Sprechen Sie mit mir, oder geben Sie einen Befehl:"), "{help}");
     assert!(help.contains("/undo: Die letzte Frage und ihre Antwort zurücknehmen"), "{help}");
-    let menu = rig.telegram.commands("default");
-    assert!(menu.contains(&("stop".to_owned(), "Die laufende Antwort anhalten".to_owned())), "{menu:?}");
+    let stop = ("stop".to_owned(), "Die laufende Antwort anhalten".to_owned());
+    rig.telegram.wait_until("the menu", |telegram| telegram.commands("default").contains(&stop)).await;
 
     assert_eq!(rig.ask(&rig.alice, "eins, quokka").await.text, "echo: eins, quokka");
     rig.telegram.command(rig.alice.id, &rig.alice, "/remember Quokkas sind klein");
@@ -79,6 +79,7 @@ async fn a_place_has_a_language_of_its_own_and_a_reload_takes_another() {
     rig.model.push(Kind::Reply, Answer::text("Il y a un quokka").finish("length"));
     rig.telegram.say(hut, &rig.alice, Say::text("encore, quokka").mention());
     let cut = rig.telegram.wait_sent(hut, 3).await.swap_remove(2).text;
+    rig.delivered().await;
     assert!(cut.contains("(Interrompu ici : cette réponse a atteint sa longueur maximale."), "{cut}");
     rig.rewrite("language = \"fr\"", "language = \"uk\"");
     let (code, text) = rig.cairn(&["reload"]).await;

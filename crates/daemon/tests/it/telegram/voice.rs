@@ -39,6 +39,7 @@ async fn the_words_are_the_message_asked_for_once_and_its_sound_is_kept() {
     assert!(history.contains("transcribed") && history.contains("feed the quokka"), "{history}");
 
     rig.telegram.wait_confirmed().await;
+    rig.delivered().await;
     rig.kill().await;
     rig.restart().await;
     rig.ask(&rig.alice, "what was that, quokka?").await;

@@ -91,8 +91,8 @@ async fn a_node_of_a_database_that_stands_by_takes_no_updates_and_telegram_repea
 #[tokio::test]
 async fn a_port_that_is_taken_and_a_webhook_that_is_refused_are_told() {
     let world = World::new().await;
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap();
+    let address = free_address();
+    let taken = TcpListener::bind(address).unwrap();
     let keys = format!("webhook_url = \"https://{HOST}/telegram\"\nwebhook_listen = \"{address}\"");
     let mut rig = world.start("direct = \"open\"").await;
     rig.stop().await;

@@ -52,12 +52,12 @@ async fn a_session_that_may_not_be_resumed_is_begun_again_and_what_was_missed_is
 
 #[tokio::test]
 async fn a_silent_connection_is_dead() {
-    let builder = FakeDiscord::builder().identify_every(Duration::ZERO).heartbeat(Duration::from_millis(200));
+    let builder = FakeDiscord::builder().identify_every(Duration::ZERO).heartbeat(Duration::from_secs(2));
     let (discord, runtime) = (furnished(builder.start().await), Runtime::new());
     let running = connected(&discord, &runtime).await;
     discord.wait_until("a heartbeat", |discord| discord.heartbeats() >= 1).await;
     discord.stop_acks();
-    discord.wait_until("a resume", |discord| discord.resumed() == 1).await;
+    discord.wait_until("a resume", |discord| discord.resumed() >= 1).await;
     discord.say(CHANNEL, "alice", "heard again");
     runtime.wait_taken(1).await;
     assert_eq!(running.status().state, LinkState::Connected);
