@@ -1,8 +1,18 @@
 //! Messages and commands as they are sent to the socket, and the replies to commands.
 
+use std::borrow::Cow;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use cairn_types::ids::MessageId;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Most files of one message.
+pub const FILES_MAX: usize = 10;
+
+/// Most bytes of a message with its files.
+pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
 
 /// The body of `POST /v1/channels/{C}/messages`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -19,6 +29,33 @@ pub struct MessageRequest {
     /// When it was said, RFC 3339; now when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
+    /// Files that come with it; then `text` may be empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<IncomingFile>,
+}
+
+/// A file that comes with a message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IncomingFile {
+    pub name: String,
+    /// Its MIME type as stated; not trusted. By its name when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub media_type: Option<String>,
+    /// In base64.
+    #[serde(rename = "data", serialize_with = "to_base64", deserialize_with = "from_base64")]
+    pub bytes: Vec<u8>,
+}
+
+fn to_base64<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&STANDARD.encode(bytes))
+}
+
+fn from_base64<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+    #[derive(Deserialize)]
+    struct Text<'t>(#[serde(borrow)] Cow<'t, str>);
+    let Text(text) = Text::deserialize(deserializer)?;
+    STANDARD.decode(text.as_bytes()).map_err(|_| serde::de::Error::custom("`data` of a file is not base64"))
 }
 
 /// The body of `POST /v1/channels/{C}/commands`.

@@ -214,10 +214,8 @@ impl Daemon {
         for warning in agents.tools().unmatched(&loaded.config) {
             tracing::warn!("{warning}");
         }
-        let Networks { adapters, chats, transcriber, webhooks, bridges, bridge_addresses } = match control {
-            Some(_) => networks_of(&store, &loaded, state, &people).await?,
-            None => Networks::default(),
-        };
+        let networks = networks_of(&store, &loaded, state, &people, control).await?;
+        let Networks { adapters, chats, transcriber, webhooks, bridges, bridge_addresses } = networks;
         let (hooks, bridged) = (webhooks::bind(&webhooks).await?, bridges::bind(bridge_addresses).await?);
         let openai = openai_address(&loaded, control).await?;
         let adapters: Arc<[Arc<dyn Adapter>]> = adapters.into();
@@ -241,7 +239,7 @@ impl Daemon {
             ..reading_admin(&store, &loaded, state, &agents, people, &clock)
         };
         let ports = ports(&runtime, live, &admin);
-        let (router, admin_routes) = routes(&ports, admin, transcriber, bridges);
+        let (router, admin_routes) = routes((&ports, live), admin, transcriber, bridges);
         match socket.serve(router.clone()).await {
             Ok(()) => {
                 let mut background = vec![
@@ -365,12 +363,18 @@ async fn openai_address(
     }
 }
 
+/// The networks; inside a command there are none.
 async fn networks_of(
     store: &Store,
     loaded: &Loaded,
     state: &StateDir,
     people: &Arc<DaemonPairings>,
+    control: Option<&Control>,
 ) -> Result<Networks, StartError> {
+    if control.is_none() {
+        let transcriber = networks::transcriber(loaded).transpose().map_err(BadNetwork::Transcriber)?;
+        return Ok(Networks { transcriber: transcriber.map(Arc::new), ..Networks::default() });
+    }
     networks::take_over(store, &state.path).await;
     let pairings = Arc::clone(people) as Arc<dyn PairingStore>;
     let asked = store.clone();
@@ -394,7 +398,7 @@ fn ports(runtime: &Runtime, live: &Live, admin: &Admin) -> AdapterPorts {
 
 /// The routes of the socket and those of the admin address.
 fn routes(
-    ports: &AdapterPorts,
+    (ports, live): (&AdapterPorts, &Live),
     admin: Admin,
     transcriber: Option<Arc<Transcriber>>,
     bridges: Router,
@@ -406,6 +410,7 @@ fn routes(
         default_agent: admin.agent_registry.default_agent().clone(),
         max_text_bytes: admin.max_text_bytes,
         transcriber,
+        config: live.clone(),
         mint: Arc::new(Mint::default()),
     };
     let of_messages = messages::router(local.clone());

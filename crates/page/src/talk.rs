@@ -4,12 +4,12 @@ use std::convert::Infallible;
 
 use axum::body::HttpBody as _;
 use axum::extract::{FromRequest as _, Path, Query, Request, State};
+use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Form};
 use cairn_api::error::ApiError;
-use cairn_api::message::{CommandRequest, MessageRequest};
+use cairn_api::message::{CommandRequest, FILES_MAX, IncomingFile, MESSAGE_BYTES_MAX, MessageRequest};
 use cairn_types::ids::{AgentId, ChannelId, LOCAL_PLATFORM};
 use futures::stream;
 use maud::{Markup, html};
@@ -25,7 +25,7 @@ use crate::pieces::{command, said};
 use crate::visitor::Visitor;
 use cairn_server::api::Shared;
 use cairn_server::http::body::read_body;
-use cairn_server::messages::{self, FILES_MAX, IncomingFile, LocalApi, MESSAGE_BYTES_MAX};
+use cairn_server::messages::{self, LocalApi};
 
 pub(super) const HERE: &str = "/talk";
 
@@ -122,20 +122,18 @@ static READING: Semaphore = Semaphore::const_new(2);
 
 /// Reads a form, with files or without.
 async fn read_form(request: Request) -> Result<MessageForm, ApiError> {
+    // What is short waits for no large one.
+    let is_large = request.body().size_hint().upper().is_none_or(|bytes| bytes > SMALL_BYTES);
+    let reading = if is_large { Some(READING.acquire().await) } else { None };
+    // It is never closed.
+    let _reading = reading.transpose().map_err(|closed| ApiError::internal(&closed))?;
     let kind = request.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let Ok(boundary) = multer::parse_boundary(kind) else {
         let form = Form::<MessageForm>::from_request(request, &()).await;
         return form.map(|Form(form)| form).map_err(|error| ApiError::malformed(error.body_text()));
     };
     let body = read_body(request.into_body(), MESSAGE_BYTES_MAX).await?;
-    let body = body.ok_or_else(|| {
-        ApiError::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "too_large",
-            format!("the message with its files is larger than {} MiB", MESSAGE_BYTES_MAX >> 20),
-            "send fewer or smaller files",
-        )
-    })?;
+    let body = body.ok_or_else(messages::too_large)?;
     let chunks = stream::iter([Ok::<_, Infallible>(body)]);
     parts_of_form(Multipart::new(chunks, boundary)).await
 }
@@ -176,11 +174,8 @@ pub(super) async fn say(
     request: Request,
 ) -> Result<Response, PageError> {
     let channel = admin.resolve(&channel)?;
-    // What is short waits for no large one.
-    let is_large = request.body().size_hint().upper().is_none_or(|bytes| bytes > SMALL_BYTES);
-    let reading = if is_large { Some(READING.acquire().await) } else { None };
-    // It is never closed.
-    let reading = reading.transpose().map_err(|closed| ApiError::internal(&closed))?;
+    // Before its body, which may be large.
+    messages::check_channel(&local, &channel)?;
     let MessageForm { name, text, files } = read_form(request).await?;
     let user = name.trim().to_owned();
     // Browsers send the line breaks of forms as two characters.
@@ -188,12 +183,9 @@ pub(super) async fn say(
     if let Some(given) = text.trim().strip_prefix('/').filter(|_| files.is_empty()) {
         return command_given(&local, visitor, &channel, user, given).await;
     }
-    let files =
-        messages::content_of(&local, &admin.agent_registry.loaded().config, &channel.agent(), files).await?;
-    drop(reading);
     let back = format!("{}#talk", as_path(&channel, &user));
-    let request = MessageRequest { user, text, id: None, agent: None, at: None };
-    let (message, admission) = messages::say(&local, channel.as_str(), request, files).await?;
+    let request = MessageRequest { user, text, id: None, agent: None, at: None, files };
+    let (message, admission) = messages::say(&local, channel.as_str(), request).await?;
     if messages::wants_events(&headers) {
         return Ok(messages::events(message, admission));
     }

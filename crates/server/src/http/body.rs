@@ -38,18 +38,46 @@ static WAITING: LazyLock<watch::Sender<usize>> = LazyLock::new(watch::Sender::de
 /// # Errors
 /// The connection broke, the body took too long, or other large bodies left no room for it in time.
 pub async fn read_body(body: Body, max_bytes: usize) -> Result<Option<Vec<u8>>, ApiError> {
+    Ok(read(body, max_bytes).await?.0)
+}
+
+/// Reads a body and parses it. A large one keeps its share until it is parsed, on another thread. Returns `None` if it is
+/// larger than `max_bytes`.
+///
+/// # Errors
+/// As [`read_body`], or `parse` panicked.
+pub async fn read_parsed<T: Send + 'static>(
+    body: Body,
+    max_bytes: usize,
+    parse: impl FnOnce(&[u8]) -> T + Send + 'static,
+) -> Result<Option<T>, ApiError> {
+    let (Some(bytes), share) = read(body, max_bytes).await? else { return Ok(None) };
+    let Some(share) = share else { return Ok(Some(parse(&bytes))) };
+    let parsing = tokio::task::spawn_blocking(move || {
+        let _share = share;
+        parse(&bytes)
+    });
+    parsing.await.map(Some).map_err(|panic| ApiError::internal(&panic))
+}
+
+/// The body, and the share of a large one.
+async fn read(
+    body: Body,
+    max_bytes: usize,
+) -> Result<(Option<Vec<u8>>, Option<SemaphorePermit<'static>>), ApiError> {
     let announced = body.size_hint().upper().and_then(|bytes| usize::try_from(bytes).ok());
     let share = announced.unwrap_or(max_bytes).min(max_bytes).div_ceil(1024).min(LARGE_KIB);
     let mut reading = Reading { chunks: body.into_data_stream(), max_bytes, bytes: Vec::new(), n_read: 0 };
+    let mut given = None;
     if reading.more(SMALL_BYTES).await? {
-        let _share = share_of(share).await?;
+        given = Some(share_of(share).await?);
         tokio::select! {
             biased;
             read = reading.more(DRAIN_BYTES) => read?,
             () = share_is_wanted() => return Err(ApiError::slow(SHARE_LIMIT)),
         };
     }
-    Ok((reading.n_read <= max_bytes).then_some(reading.bytes))
+    Ok(((reading.n_read <= max_bytes).then_some(reading.bytes), given))
 }
 
 /// A body that waits; dropping it ends that.
@@ -186,6 +214,10 @@ mod tests {
             let error = stall.await.unwrap().unwrap_err();
             assert!(["slow", "busy"].contains(&error.detail.code.as_str()), "{error:?}");
         }
+        let parsed = read_parsed(Body::from(vec![b'x'; large]), large, |bytes| {
+            (bytes.len(), LARGE.available_permits() < LARGE_KIB)
+        });
+        assert_eq!(parsed.await.unwrap(), Some((large, true)), "it keeps its share while it is parsed");
         let error = read_body(stalled(3), 1 << 20).await.unwrap_err();
         assert_eq!((error.status.as_u16(), error.detail.code.as_str()), (408, "slow"));
         assert_eq!((LARGE.available_permits(), *WAITING.borrow()), (LARGE_KIB, 0));

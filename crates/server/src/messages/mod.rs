@@ -21,17 +21,17 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json, Router};
-use cairn_platforms::attach::{Content, Transcriber};
+use cairn_config::Live;
+use cairn_platforms::attach::Transcriber;
 use cairn_types::ids::{AgentId, MessageId, TurnId};
-use cairn_types::message::Inbound;
 use cairn_types::ports::{Admission, Answer, ChatCommands, Clock, Intake, Progress};
 use futures::{StreamExt, stream};
 use serde::Serialize;
 use serde_json::json;
 
 pub use command::run as run_command;
-pub use files::{FILES_MAX, IncomingFile, MESSAGE_BYTES_MAX, content_of};
-pub use take::Mint;
+pub use files::too_large;
+pub use take::{Mint, check_channel};
 
 /// After this long without an event, a comment keeps the connection open.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -48,6 +48,8 @@ pub struct LocalApi {
     pub max_text_bytes: usize,
     /// Turns recordings into words; `None`: they are only named.
     pub transcriber: Option<Arc<Transcriber>>,
+    /// The agents, and which of their models take pictures.
+    pub config: Live,
     /// Makes ids for messages without one.
     pub mint: Arc<Mint>,
 }
@@ -67,12 +69,13 @@ async fn post_message(
     body: axum::body::Body,
 ) -> Result<Response, ApiError> {
     let Path(channel) = channel.map_err(|error| ApiError::malformed(error.body_text()))?;
-    let (message, admission) = submit(&api, take::take(&api, &channel, body).await?).await?;
+    // Before its body, which may be large.
+    check_channel(&api, &take::resolve(&api, &channel, None)?)?;
+    let (message, admission) = say(&api, &channel, take::read(&api, body).await?).await?;
     if wants_events(&headers) { Ok(events(message, admission)) } else { whole(admission).await }
 }
 
-/// Takes what somebody said in a local channel, with the files that came with it as [`content_of`] gives them; returns when it is
-/// durable.
+/// Takes what somebody said in a local channel, with the files that came with it; returns when it is durable.
 ///
 /// # Errors
 /// The message is malformed, the channel is not local, or the message is refused.
@@ -80,12 +83,8 @@ pub async fn say(
     api: &LocalApi,
     channel: &str,
     request: MessageRequest,
-    files: Content,
 ) -> Result<(MessageId, Admission), ApiError> {
-    submit(api, take::check(api, channel, request, files)?).await
-}
-
-async fn submit(api: &LocalApi, inbound: Inbound) -> Result<(MessageId, Admission), ApiError> {
+    let inbound = take::inbound(api, channel, request).await?;
     let message = inbound.message.clone();
     let intake = Arc::clone(&api.intake);
     // In its own task: a client that disconnects drops this handler, not the message.

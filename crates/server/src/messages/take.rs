@@ -1,18 +1,19 @@
 //! Turns a request into an [`Inbound`], or refuses it with a clear error.
 
-use crate::http::body::read_body;
+use crate::http::body::read_parsed;
 use cairn_api::error::ApiError;
-use cairn_api::message::{MessageRequest, read_object};
+use cairn_api::message::{MESSAGE_BYTES_MAX, MessageRequest, read_object};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::body::Body;
-use cairn_platforms::attach::Content;
 use cairn_types::ids::{AgentId, ChannelId, LOCAL_PLATFORM, MessageId};
 use cairn_types::message::{Author, Inbound, Part};
+use cairn_types::ports::Refusal;
 use jiff::Timestamp;
 
 use super::LocalApi;
+use super::files::{check_files, content_of, too_large};
 
 /// Longest `user` and `id`, in bytes.
 const NAME_MAX_BYTES: usize = 128;
@@ -37,30 +38,52 @@ impl Mint {
     }
 }
 
-pub(super) async fn take(api: &LocalApi, channel: &str, body: Body) -> Result<Inbound, ApiError> {
-    // A character of text takes at most six bytes of JSON (`\u0000`).
-    let bytes = read_body(body, api.max_text_bytes.saturating_mul(6).saturating_add(64 * 1024))
-        .await?
-        .ok_or_else(|| ApiError::too_large(api.max_text_bytes))?;
-    let request: MessageRequest = read_object(&bytes).map_err(|why| {
+/// Reads a message with its files.
+pub(super) async fn read(api: &LocalApi, body: Body) -> Result<MessageRequest, ApiError> {
+    // A character of text takes at most six bytes of JSON (`\u0000`), three bytes of a file four.
+    let text_bytes = api.max_text_bytes.saturating_mul(6).saturating_add(64 * 1024);
+    let most = text_bytes.saturating_add(MESSAGE_BYTES_MAX.div_ceil(3) * 4);
+    let request = read_parsed(body, most, read_object::<MessageRequest>).await?.ok_or_else(too_large)?;
+    request.map_err(|why| {
         ApiError::malformed(format!(
             "the body is not a message: {why}; expected {{\"user\": \"…\", \"text\": \"…\"}} in UTF-8"
         ))
-    })?;
-    check(api, channel, request, Content::default())
+    })
 }
 
-/// Checks a message. `files`: the parts of files that came with it; then its text may be empty.
-pub(super) fn check(
+/// Refuses a channel in which nobody can talk here.
+///
+/// # Errors
+/// It is a channel of a chat network, or of an agent that is not configured.
+pub fn check_channel(api: &LocalApi, channel: &ChannelId) -> Result<(), ApiError> {
+    check_local(channel)?;
+    let agent = channel.agent();
+    let is_known = api.config.now().config.agents.iter().any(|known| known.id == agent);
+    if is_known { Ok(()) } else { Err(Refusal::UnknownAgent(agent).into()) }
+}
+
+fn check_local(channel: &ChannelId) -> Result<(), ApiError> {
+    if channel.platform() == LOCAL_PLATFORM {
+        return Ok(());
+    }
+    Err(ApiError::malformed(format!(
+        "{channel} is a channel of {}; messages are sent there, not here",
+        channel.platform()
+    )))
+}
+
+/// Checks a message, then reads its files: recordings are only transcribed for a message that is otherwise in order.
+pub(super) async fn inbound(
     api: &LocalApi,
     channel: &str,
     request: MessageRequest,
-    files: Content,
 ) -> Result<Inbound, ApiError> {
     let channel = resolve(api, channel, request.agent.as_deref())?;
+    check_channel(api, &channel)?;
     check_name("user", &request.user)?;
+    check_files(&request.files)?;
     let is_blank = request.text.trim().is_empty();
-    if !is_blank || files.parts.is_empty() {
+    if !is_blank || request.files.is_empty() {
         check_text(&request.text, api.max_text_bytes)?;
     }
     let text = Some(Part::text(request.text)).filter(|_| !is_blank);
@@ -73,6 +96,7 @@ pub(super) fn check(
         }
         None => api.mint.next(now),
     };
+    let files = content_of(api, &channel.agent(), request.files).await;
     Ok(Inbound {
         channel,
         message,
@@ -94,12 +118,7 @@ pub(super) fn check(
 pub(super) fn resolve(api: &LocalApi, name: &str, agent: Option<&str>) -> Result<ChannelId, ApiError> {
     let agent = agent.map(AgentId::from);
     let channel = ChannelId::resolve(name, agent.as_ref().unwrap_or(&api.default_agent))?;
-    if channel.platform() != LOCAL_PLATFORM {
-        return Err(ApiError::malformed(format!(
-            "{channel} is a channel of {}; messages are sent there, not here",
-            channel.platform()
-        )));
-    }
+    check_local(&channel)?;
     match agent {
         Some(agent) if agent != channel.agent() => Err(ApiError::malformed(format!(
             "`agent` is {agent}, but the channel {channel} is one of {}; leave `agent` out",

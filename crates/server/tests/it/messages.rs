@@ -5,8 +5,10 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, Response, StatusCode};
+use cairn_config::{Config, FixedEnvironment, Live};
 use cairn_server::messages::{LocalApi, router};
 use cairn_testkit::clock::{TEST_EPOCH, TestClock};
+use cairn_testkit::mcp::PNG;
 use cairn_testkit::runtime::Runtime;
 use cairn_types::ids::{AgentId, MessageId, TurnId};
 use cairn_types::message::Part;
@@ -36,6 +38,16 @@ fn failure(code: &str) -> Progress {
     Progress::Ended(Answer::Failed(TurnFailure { code: code.to_owned(), message, hint }))
 }
 
+/// The agents `main`, whose model takes pictures, and `bob`.
+fn agents() -> Live {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("config.toml");
+    let model = "[[models]]\nid = \"seer\"\nbase_url = \"http://localhost/v1\"\nmodel = \"m\"\ncontext_window = 64000\nimages = true\n";
+    let agents = "[[agents]]\nid = \"main\"\nmodels = [\"seer\"]\n[[agents]]\nid = \"bob\"\n";
+    std::fs::write(&file, format!("{model}{agents}")).unwrap();
+    Live::new(Arc::new(Config::load(Some(&file), &FixedEnvironment::new("/")).unwrap()))
+}
+
 fn app(results: Vec<Result<Vec<Progress>, Refusal>>) -> (Router, Arc<Runtime>) {
     let runtime = Runtime::new();
     runtime.state.update(|state| {
@@ -53,6 +65,7 @@ fn app(results: Vec<Result<Vec<Progress>, Refusal>>) -> (Router, Arc<Runtime>) {
         default_agent: AgentId::from("main"),
         max_text_bytes: MAX_TEXT,
         transcriber: None,
+        config: agents(),
         mint: Arc::default(),
     };
     (router(api), runtime)
@@ -183,6 +196,70 @@ async fn bad_messages_are_refused_before_they_are_taken_in() {
     }
     let (app, _runtime) = app(vec![]);
     assert_eq!(post(&app, "ops", "*/*", vec![b'{', 0xff]).await.status(), StatusCode::BAD_REQUEST);
+}
+
+fn file(name: &str, data: &str) -> Value {
+    json!({ "name": name, "data": data })
+}
+
+#[tokio::test]
+async fn files_are_parts_of_the_message_and_need_no_words() {
+    let (app, runtime) = app((0..3).map(|_| Ok(vec![reply()])).collect());
+    let long = "eHh4".repeat(40_000);
+    let files = json!([file("cat.png", PNG), file("notes.txt", "ZmVlZCBpdA=="), file("long.txt", &long)]);
+    let body = json!({ "user": "a", "text": "look", "files": files }).to_string();
+    assert_eq!(post(&app, "ops", "*/*", body).await.status(), StatusCode::OK);
+    // Pictures are only named where the model takes none; the type may be said instead of being guessed by the name.
+    for files in
+        [json!([file("cat.png", PNG)]), json!([{ "name": "x", "media_type": "text/plain", "data": "" }])]
+    {
+        let body = json!({ "user": "a", "text": "", "files": files }).to_string();
+        assert_eq!(post(&app, "bob%2Flocal%2Fops", "*/*", body).await.status(), StatusCode::OK);
+    }
+    let taken = &runtime.state.lock().taken;
+    let named = |name: &str| Part::File { name: name.to_owned(), media_type: None, text: None };
+    let notes =
+        Part::File { name: "notes.txt".to_owned(), media_type: None, text: Some("feed it".to_owned()) };
+    let (media_type, data) = ("image/png".to_owned(), PNG.to_owned());
+    let picture = Part::Image { name: Some("cat.png".to_owned()), media_type, data };
+    let expected = [Part::text("look"), picture, notes, named("long.txt (120 kB, too large to be read)")];
+    assert_eq!(taken[0].parts, expected);
+    assert_eq!(taken[1].parts, [named("cat.png (75 bytes)")]);
+    assert!(
+        matches!(&taken[2].parts[..], [Part::File { text: Some(text), .. }] if text.is_empty()),
+        "{taken:?}"
+    );
+}
+
+#[tokio::test]
+async fn files_over_a_limit_and_what_is_no_file_are_refused_with_the_reason() {
+    let too_many = vec![file("a", ""); 11];
+    let cases = [
+        (json!(too_many), 400, "11 files; at most 10"),
+        (json!([file(&"x".repeat(1_025), "")]), 400, "longer than 1024 bytes"),
+        (json!([file("a", "?")]), 400, "`data` of a file is not base64"),
+        (json!([{ "name": "a", "data": "", "url": "file:///etc/passwd" }]), 400, "unknown field `url`"),
+        (json!([file("a", &"A".repeat((16 << 20) / 3 * 4 + 8))]), 413, "larger than 16 MiB"),
+        (json!([file("a", &"A".repeat(32 << 20))]), 413, "larger than 16 MiB"),
+    ];
+    for (files, status, why) in cases {
+        let (app, runtime) = app(vec![]);
+        let body = json!({ "user": "a", "text": "x", "files": files }).to_string();
+        let response = post(&app, "ops", "*/*", body).await;
+        assert_eq!(response.status().as_u16(), status, "{why}");
+        let answer = text(response).await;
+        assert!(answer.contains(why), "{answer}");
+        assert!(runtime.state.lock().taken.is_empty(), "{why}");
+    }
+}
+
+#[tokio::test]
+async fn a_channel_in_which_nobody_can_talk_is_refused_before_the_body_is_there() {
+    for (channel, status) in [("main%2Fdiscord%2F1", 400), ("nobody%2Flocal%2Fops", 404), ("a%20b", 400)] {
+        let never = Body::from_stream(futures::stream::pending::<Result<Vec<u8>, std::io::Error>>());
+        let (app, _runtime) = app(vec![]);
+        assert_eq!(post(&app, channel, "*/*", never).await.status().as_u16(), status, "{channel}");
+    }
 }
 
 #[tokio::test]

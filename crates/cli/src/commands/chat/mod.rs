@@ -1,13 +1,15 @@
 //! `cairn chat`: talking to an agent, on a terminal or through a pipe.
 
+mod files;
 mod piped;
 mod terminal;
 
 use std::io::IsTerminal;
+use std::path::PathBuf;
 
 use axum::http::StatusCode;
 use cairn_api::error::{ErrorBody, ErrorDetail};
-use cairn_api::message::{CommandReply, CommandRequest, MessageRequest};
+use cairn_api::message::{CommandReply, CommandRequest, IncomingFile, MessageRequest};
 use cairn_types::ids::{ApprovalId, ChannelId};
 use cairn_types::ports::Reply;
 use cairn_types::tool::approval::Approval;
@@ -18,6 +20,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
+use self::files::Attached;
 use crate::args::Global;
 use crate::client::{CallError, Client, encode};
 use crate::commands::channel;
@@ -34,9 +37,12 @@ Examples:
   cairn chat --channel ops --user ann
   cairn chat 'What did we decide?'          ask once
   cat questions.txt | cairn chat            one message per line, in order
+  cairn chat --file plan.pdf 'Summarise it'
+  echo 'What is this?' | cairn chat --file a.png
 
 A line that starts with / is a command, as in chats: /help lists them. To send
-a message that starts with /, write //.
+a message that starts with /, write //. The line /file PATH attaches a file to
+the next message.
 
 Without a terminal, tool calls that need approval are denied, since nobody can
 be asked. The exit code is 1 if that happened, or if a command or a turn
@@ -54,6 +60,9 @@ pub struct ChatArgs {
     /// Your name
     #[arg(long, value_name = "U", default_value = "user", value_parser = args::name)]
     user: String,
+    /// A file to send with the message, or with the first line; repeatable
+    #[arg(long = "file", value_name = "PATH")]
+    files: Vec<PathBuf>,
 }
 
 /// A conversation as its user sees it.
@@ -66,6 +75,19 @@ pub struct Talk {
 
 pub async fn chat(global: Global, args: ChatArgs) -> Result<(), Failure> {
     let connector = Connector::load(&global).await?;
+    let mut attached = Attached::at_home(connector.env.var("HOME").map(PathBuf::from));
+    for file in args.files {
+        let added = attached.add(file).await;
+        added.map_err(|error| Failure::usage(error.message, error.hint))?;
+    }
+    if let Some(Line::Command(_) | Line::File(_)) = args.message.as_deref().map(Line::read)
+        && !attached.is_empty()
+    {
+        return Err(Failure::usage(
+            "`--file` goes with a message, not with a command",
+            "leave one of them out",
+        ));
+    }
     let channel = connector.channel(&args.channel, args.agent.as_deref())?;
     let connection = connector.changing().await?;
     let talk = Talk { client: connection.client.clone(), channel, user: args.user, json: global.json };
@@ -74,17 +96,17 @@ pub async fn chat(global: Global, args: ChatArgs) -> Result<(), Failure> {
     match args.message {
         Some(message) => match Line::read(&message) {
             Line::Message(text) if asks && std::io::stdout().is_terminal() && !talk.json => {
-                connection.finish(Box::pin(terminal::once(&talk, text)).await).await
+                connection.finish(Box::pin(terminal::once(&talk, text, attached)).await).await
             }
-            Line::Message(_) | Line::Command(_) => {
-                connection.carry_out(Box::pin(piped::once(&talk, &message))).await
+            Line::Message(_) | Line::Command(_) | Line::File(_) => {
+                connection.carry_out(Box::pin(piped::once(&talk, &message, attached))).await
             }
         },
         None if asks => {
             let history = chat_history(connector.env.as_ref());
-            connection.finish(Box::pin(terminal::talk(&talk, history)).await).await
+            connection.finish(Box::pin(terminal::talk(&talk, history, attached)).await).await
         }
-        None => connection.carry_out(Box::pin(piped::talk(&talk, tokio::io::stdin()))).await,
+        None => connection.carry_out(Box::pin(piped::talk(&talk, tokio::io::stdin(), attached))).await,
     }
 }
 
@@ -126,6 +148,7 @@ impl Talk {
     pub async fn say(
         &self,
         text: &str,
+        files: Vec<IncomingFile>,
     ) -> Result<impl Stream<Item = Result<Piece, CallError>> + Unpin + use<>, NoAnswer> {
         let request = MessageRequest {
             user: self.user.clone(),
@@ -133,6 +156,7 @@ impl Talk {
             id: None,
             agent: None,
             at: None,
+            files,
         };
         let path = channel_path(&self.channel, "messages");
         loop {
@@ -145,6 +169,11 @@ impl Talk {
                     ..
                 }) if secs <= 60 => {
                     tokio::time::sleep(std::time::Duration::from_secs(secs.max(1))).await;
+                }
+                Err(CallError::Api { body, .. }) if !request.files.is_empty() => {
+                    let ErrorDetail { code, message, hint } = body.error;
+                    let hint = format!("{hint}; the files were not sent either");
+                    return Err(NoAnswer::Refused(ErrorDetail { code, message, hint }));
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -181,8 +210,13 @@ impl Talk {
     }
 
     /// Sends a message and waits for its whole answer, while nobody can be asked.
-    pub async fn ask(&self, text: &str, heard: impl FnMut(Heard<'_>)) -> Result<Reply, NoAnswer> {
-        unattended(&self.client, self.say(text).await?, heard).await
+    async fn ask(
+        &self,
+        text: &str,
+        files: Vec<IncomingFile>,
+        heard: impl FnMut(Heard<'_>),
+    ) -> Result<Reply, NoAnswer> {
+        unattended(&self.client, self.say(text, files).await?, heard).await
     }
 }
 
@@ -230,13 +264,19 @@ pub enum Line<'l> {
     Message(&'l str),
     /// Without the slash.
     Command(&'l str),
+    /// `/file`: the path behind it.
+    File(&'l str),
 }
 
 impl<'l> Line<'l> {
     pub fn read(line: &'l str) -> Self {
         match line.strip_prefix('/') {
             Some(rest) if rest.starts_with('/') => Self::Message(rest),
-            Some(command) => Self::Command(command.trim()),
+            Some(command) => {
+                let command = command.trim();
+                let (name, path) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
+                if name == "file" { Self::File(path.trim()) } else { Self::Command(command) }
+            }
             None => Self::Message(line),
         }
     }

@@ -5,6 +5,7 @@ use cairn_types::tool::shown_name;
 use serde_json::json;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, BufReader};
 
+use super::files::Attached;
 use crate::commands::chat::{Heard, Line, NoAnswer, Talk};
 use crate::failure::{Failure, exit};
 use crate::out;
@@ -12,7 +13,11 @@ use cairn_api::text::one_line;
 
 /// Sends each line and prints each reply. A line that cannot be answered is reported on stderr, and the next one follows; so
 /// is a call that was denied because it needs approval.
-pub(super) async fn talk(talk: &Talk, input: impl AsyncRead + Unpin) -> Result<(), Failure> {
+pub(super) async fn talk(
+    talk: &Talk,
+    input: impl AsyncRead + Unpin,
+    mut attached: Attached,
+) -> Result<(), Failure> {
     let mut input = BufReader::new(input);
     let mut n_lines = 0_u64;
     let mut all_answered = true;
@@ -20,7 +25,7 @@ pub(super) async fn talk(talk: &Talk, input: impl AsyncRead + Unpin) -> Result<(
         n_lines += 1;
         let line_no = Some(n_lines);
         all_answered &= match String::from_utf8(line) {
-            Ok(text) => answer(talk, &text, line_no).await?,
+            Ok(text) => answer(talk, &text, line_no, &mut attached).await?,
             Err(_) => {
                 let message = "the line is not UTF-8, and was not sent".to_owned();
                 let hint = "convert the input to UTF-8".to_owned();
@@ -28,7 +33,17 @@ pub(super) async fn talk(talk: &Talk, input: impl AsyncRead + Unpin) -> Result<(
             }
         };
     }
+    // They need no words.
+    if !attached.is_empty() {
+        all_answered &= answer(talk, "", None, &mut attached).await?;
+    }
     if all_answered { Ok(()) } else { Err(Failure::Silent(exit::FAILED)) }
+}
+
+/// Sends one message with its files, or runs one command.
+pub(super) async fn once(talk: &Talk, message: &str, mut attached: Attached) -> Result<(), Failure> {
+    let answered = answer(talk, message, None, &mut attached).await?;
+    if answered { Ok(()) } else { Err(Failure::Silent(exit::FAILED)) }
 }
 
 /// What an error begins with.
@@ -36,19 +51,25 @@ fn place(line_no: Option<u64>) -> String {
     line_no.map_or_else(String::new, |line_no| format!("line {line_no}: "))
 }
 
-/// Sends one message, or runs one command.
-pub(super) async fn once(talk: &Talk, message: &str) -> Result<(), Failure> {
-    if answer(talk, message, None).await? { Ok(()) } else { Err(Failure::Silent(exit::FAILED)) }
-}
-
-/// Sends a message and prints its reply, or runs a command. False: it failed, or a call was denied. `line_no`: its line
+/// Sends a message with what is attached and prints its reply, or runs a command. False: it failed, or a call was denied. `line_no`: its line
 /// of the input, for what is told of it.
-async fn answer(talk: &Talk, line: &str, line_no: Option<u64>) -> Result<bool, Failure> {
+async fn answer(
+    talk: &Talk,
+    line: &str,
+    line_no: Option<u64>,
+    attached: &mut Attached,
+) -> Result<bool, Failure> {
     let mut calls = Vec::new();
     let said = match Line::read(line) {
         Line::Command(command) => return command_answer(talk, command, line_no).await,
+        Line::File(path) => {
+            return attached
+                .line(path)
+                .await
+                .map_or_else(|error| refused(talk, line_no, &error), |()| Ok(true));
+        }
         Line::Message(text) => {
-            let asked = talk.ask(text, |heard| match heard {
+            let asked = talk.ask(text, attached.take(), |heard| match heard {
                 Heard::Denied(approval) => calls.push(denied(&approval.tool, talk.channel.agent().as_str())),
                 Heard::Waiting(why) => out::note(&one_line(why)),
             });

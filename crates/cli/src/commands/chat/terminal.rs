@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_api::error::ErrorDetail;
+use cairn_api::message::IncomingFile;
 use cairn_types::command::COMMANDS;
 use cairn_types::memory::Memory;
 use cairn_types::ports::Reply;
@@ -16,7 +17,7 @@ use futures::StreamExt;
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{InputModes, LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
-use rustyline::completion::Completer;
+use rustyline::completion::{Completer, FilenameCompleter};
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
 use rustyline::hint::Hinter;
@@ -27,6 +28,7 @@ use serde_json::{Value, json};
 use tokio::signal::unix::{Signal, SignalKind};
 use tokio::time::{Instant, interval_at};
 
+use super::files::Attached;
 use crate::client::{CallError, encode};
 use crate::commands::chat::{Line, NoAnswer, Piece, Talk, decide};
 use crate::connect::{channel_path, listen};
@@ -48,12 +50,17 @@ const STOPPED: &str = "stopped";
 
 const HELP: &str = "
 Also in `cairn chat`:
+- `/file PATH`: attach a file to the next message; without PATH: detach all
 - `/quit`: exit (or press Ctrl-D)
 
 Ctrl-C stops an answer. Alt-Enter starts a new line. To send a line that starts with /, write //.";
 
 /// Reads, sends and prints until the person leaves. `history`: the file of the lines that were typed before.
-pub(super) async fn talk(talk: &Talk, history: Option<PathBuf>) -> Result<(), Failure> {
+pub(super) async fn talk(
+    talk: &Talk,
+    history: Option<PathBuf>,
+    mut attached: Attached,
+) -> Result<(), Failure> {
     // The editor takes Ctrl-C for itself when it is made: whoever listens later is told of it, too.
     let editor = editor(history.as_deref()).map_err(|error| terminal_failure(&error))?;
     let editor = Arc::new(Mutex::new(editor));
@@ -63,6 +70,9 @@ pub(super) async fn talk(talk: &Talk, history: Option<PathBuf>) -> Result<(), Fa
     let log = HeldLog::begin();
     for line in banner(talk).await? {
         out::line(&style(line).dim().to_string())?;
+    }
+    if !attached.is_empty() {
+        out::line(&style(attached.shown()).dim().to_string())?;
     }
     let mut ahead = TypedAhead::default();
     loop {
@@ -87,7 +97,11 @@ pub(super) async fn talk(talk: &Talk, history: Option<PathBuf>) -> Result<(), Fa
             continue;
         }
         let flow = match Line::read(line) {
-            Line::Message(text) => send(talk, &mut signals, &unechoed, &mut ahead, text).await,
+            Line::Message(text) => {
+                let said = (text, attached.take());
+                send(talk, &mut signals, &unechoed, &mut ahead, said).await
+            }
+            Line::File(path) => attach(&mut attached, path).await,
             Line::Command(command) => run_command(talk, &mut signals, command).await,
         };
         match flow {
@@ -100,11 +114,12 @@ pub(super) async fn talk(talk: &Talk, history: Option<PathBuf>) -> Result<(), Fa
 }
 
 /// Sends one message and prints its answer as it comes.
-pub(super) async fn once(talk: &Talk, text: &str) -> Result<(), Failure> {
+pub(super) async fn once(talk: &Talk, text: &str, mut attached: Attached) -> Result<(), Failure> {
     let mut signals = Signals::listen()?;
     let unechoed = Unechoed::begin();
     let _log = HeldLog::begin();
-    match send(talk, &mut signals, &unechoed, &mut TypedAhead::default(), text).await {
+    let said = (text, attached.take());
+    match send(talk, &mut signals, &unechoed, &mut TypedAhead::default(), said).await {
         Ok(ControlFlow::Continue(())) => Ok(()),
         Ok(ControlFlow::Break(())) => Err(Failure::Silent(exit::FAILED)),
         Err(NoAnswer::Refused(error)) => {
@@ -113,6 +128,13 @@ pub(super) async fn once(talk: &Talk, text: &str) -> Result<(), Failure> {
         }
         Err(NoAnswer::Lost(failure)) => Err(failure),
     }
+}
+
+/// Attaches the file of a line `/file`, and names what goes with the next message.
+async fn attach(attached: &mut Attached, path: &str) -> Result<ControlFlow<()>, NoAnswer> {
+    attached.line(path).await.map_err(NoAnswer::Refused)?;
+    print(&style(format!("({})\n", attached.shown())).dim().to_string())?;
+    Ok(ControlFlow::Continue(()))
 }
 
 fn not_sent(talk: &Talk) -> ErrorDetail {
@@ -159,7 +181,7 @@ async fn banner(talk: &Talk) -> Result<[String; 2], Failure> {
 fn editor(history: Option<&Path>) -> Result<Editor<CommandNames, FileHistory>, ReadlineError> {
     let config = rustyline::Config::builder().max_history_size(HISTORY_MAX)?.auto_add_history(false).build();
     let mut editor = Editor::with_config(config)?;
-    editor.set_helper(Some(CommandNames));
+    editor.set_helper(Some(CommandNames(FilenameCompleter::new())));
     // Terminals send Alt-Enter as Escape and Enter.
     editor.bind_sequence(KeyEvent::new('\r', Modifiers::ALT), Cmd::Newline);
     editor.bind_sequence(KeyEvent(KeyCode::Enter, Modifiers::ALT), Cmd::Newline);
@@ -171,15 +193,24 @@ fn editor(history: Option<&Path>) -> Result<Editor<CommandNames, FileHistory>, R
     Ok(editor)
 }
 
-/// Completes the names of commands.
-struct CommandNames;
+/// Completes the names of commands, and the paths of files.
+struct CommandNames(FilenameCompleter);
 
 impl Completer for CommandNames {
     type Candidate = String;
 
-    fn complete(&self, line: &str, pos: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<String>)> {
+    fn complete(
+        &self,
+        line: &str,
+        pos: usize,
+        context: &Context<'_>,
+    ) -> rustyline::Result<(usize, Vec<String>)> {
+        if line.starts_with("/file ") {
+            let (start, paths) = self.0.complete(line, pos, context)?;
+            return Ok((start, paths.into_iter().map(|path| path.replacement).collect()));
+        }
         let Some(begun) = line[..pos].strip_prefix('/') else { return Ok((pos, Vec::new())) };
-        let names = COMMANDS.iter().map(|command| command.name).chain(["quit"]);
+        let names = COMMANDS.iter().map(|command| command.name).chain(["file", "quit"]);
         Ok((1, names.filter(|name| name.starts_with(begun)).map(str::to_owned).collect()))
     }
 }
@@ -389,13 +420,13 @@ async fn send(
     signals: &mut Signals,
     unechoed: &Unechoed,
     ahead: &mut TypedAhead,
-    text: &str,
+    (text, files): (&str, Vec<IncomingFile>),
 ) -> Result<ControlFlow<()>, NoAnswer> {
     let mut working = Working { since: Instant::now(), shown: false };
     let second = Duration::from_secs(1);
     let mut seconds = interval_at(working.since + second, second);
     let mut pieces = tokio::select! {
-        said = talk.say(text) => said?,
+        said = talk.say(text, files) => said?,
         interrupted = signals.come() => {
             return if interrupted { Err(NoAnswer::Refused(not_sent(talk))) } else { Ok(ControlFlow::Break(())) };
         }

@@ -426,6 +426,7 @@ fn request(user: &str, text: &str, id: &str, at: Option<Timestamp>) -> MessageRe
         id: Some(id.to_owned()),
         agent: None,
         at: at.map(|at| at.to_string()),
+        files: Vec::new(),
     }
 }
 

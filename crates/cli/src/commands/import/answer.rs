@@ -127,7 +127,7 @@ fn requests(messages: Vec<ImportedMessage>) -> impl Iterator<Item = MessageReque
         };
         let owner = names.entry(user.clone()).or_insert_with(|| author.clone());
         let user = if *owner == author { user } else { author };
-        Some(MessageRequest { user, text, id: Some(id), agent: None, at })
+        Some(MessageRequest { user, text, id: Some(id), agent: None, at, files: Vec::new() })
     })
 }
 

@@ -1,4 +1,12 @@
-//! `cairn chat` through a pipe, with the offline model.
+//! `cairn chat` through a pipe, with the offline model; files that go with a message, with one that takes pictures.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use cairn_testkit::home::Home;
+use cairn_testkit::mcp::PNG;
+use cairn_testkit::model::{FakeModel, Kind};
+use cairn_testkit::rig::model_table;
+use serde_json::Value;
 
 use crate::home;
 
@@ -95,4 +103,66 @@ fn commands_of_chats_work_through_a_pipe_too() {
     assert_eq!(home.json(&["memory", "list"])[0]["text"], "the harbour code is blue 17");
     let run = home.cairn_with(&["chat", "--json"], b"/memory\n").ended(0);
     assert!(run.json()["words"].as_str().unwrap().contains("harbour"), "{run:?}");
+}
+
+/// A home with a picture and a text, and a model that takes pictures.
+async fn seeing() -> (Home, FakeModel) {
+    let (home, model) = (home(), FakeModel::start().await);
+    let table = model_table("main", &model.base_url(), 64_000);
+    home.config(&format!("{table}images = true\n[[agents]]\nid = \"main\"\nmodels = [\"main\"]\n"));
+    home.file("a.png", STANDARD.decode(PNG).unwrap());
+    home.file("the plan.md", "feed the quokka at nine");
+    (home, model)
+}
+
+fn told(model: &FakeModel) -> Vec<String> {
+    model.requests_of(Kind::Reply).iter().map(Value::to_string).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_go_with_the_message_with_the_first_line_and_with_the_next_one() {
+    let (home, model) = seeing().await;
+    let chat = ["chat", "--config", "config.toml"];
+    let files = ["--file", "a.png", "--file", "the plan.md"];
+    home.cairn(&[&chat[..], &files, &["what is this?"]].concat()).ended(0);
+    let asked = told(&model).pop().unwrap();
+    for part in [PNG, "feed the quokka at nine", "the plan.md", "what is this?"] {
+        assert!(asked.contains(part), "{part}: {asked}");
+    }
+    let daemon = home.daemon(Some(&home.path("config.toml"))).await;
+    let at = |channel: &'static str| ["--channel", channel];
+    home.cairn_with(&[&chat[..], &at("two"), &files[..2]].concat(), b"what is this?\nand now?\n").ended(0);
+    home.cairn_with(&[&chat[..], &at("three")].concat(), b"/file the plan.md\nwhen?\n/file a.png\n").ended(0);
+    let asked = told(&model);
+    assert!(asked[1].contains(PNG) && asked[1].contains("what is this?"), "{}", asked[1]);
+    assert!(
+        asked[3].contains("quokka") && asked[3].contains("when?") && !asked[3].contains(PNG),
+        "{}",
+        asked[3]
+    );
+    assert!(asked[4].contains(PNG), "a file needs no words: {}", asked[4]);
+    let parts = |channel: &str| home.json(&["history", channel])[0]["parts"].as_array().unwrap().len();
+    assert_eq!((parts("two"), parts("three")), (2, 2));
+    model.assert_clean();
+    assert!(daemon.stop().await.unwrap().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_cannot_be_sent_is_told_and_nothing_is_sent() {
+    let (home, model) = seeing().await;
+    home.file("large.bin", vec![0; (16 << 20) + 1]);
+    let chat = |args: &[&str]| home.cairn(&[&["chat", "--config", "config.toml"], args].concat());
+    chat(&["--file", "none.png", "look"]).told(2, &["`none.png`", "cannot be read: No such file"]);
+    chat(&["--file", ".", "look"]).told(2, &["`.`", "cannot be read", "directory"]);
+    chat(&["--file", "large.bin", "look"]).told(2, &["`large.bin`", "at most 16 MiB"]);
+    let many: Vec<&str> = ["--file", "a.png"].repeat(11);
+    chat(&[&many[..], &["look"]].concat()).told(2, &["at most 10 files"]);
+    chat(&["--file", "a.png", "/status"]).told(2, &["not with a command"]);
+    assert_eq!(told(&model), [""; 0]);
+    let input = b"/file none.png\n/file .\nhello\n";
+    let run = home.cairn_with(&["chat", "--config", "config.toml", "--json"], input).ended(1);
+    let said: Vec<Value> = run.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let codes: Vec<_> = said.iter().map(|said| said["error"]["code"].as_str()).collect();
+    assert_eq!(codes, [Some("unreadable_file"), Some("unreadable_file"), None], "{run:?}");
+    model.assert_clean();
 }

@@ -13,7 +13,7 @@ use cairn_testkit::telegram::FakeTelegram;
 use crate::home;
 
 /// Programs beside `cairn` that the pages call. Scripts of this repository have tests of their own or are the gate itself.
-const OTHERS: [&str; 15] = [
+const OTHERS: [&str; 16] = [
     ".ci/release",
     ".ci/run",
     "apt",
@@ -24,6 +24,7 @@ const OTHERS: [&str; 15] = [
     "deploy/install.sh",
     "deploy/package.sh",
     "deploy/static.sh",
+    "echo",
     "journalctl",
     "jq",
     "podman load",
@@ -148,6 +149,9 @@ fn lived_in() -> Home {
     home.file("talk.jsonl", "{\"user\": \"ada\", \"text\": \"hello\"}\n");
     for name in ["discord.token", "discord-work.token", "telegram.token", "openai.key", "anthropic.key"] {
         home.secret(name, &format!("123:{name}"));
+    }
+    for name in ["plan.pdf", "photo.jpg", "a.png"] {
+        home.file(name, "by its name");
     }
     home.secret("desk.key", "sk-0123456789abcdef");
     home.secret("irc-bridge.token", "the-token-of-the-irc-bridge");

@@ -157,3 +157,34 @@ fn commands_are_completed_and_lines_of_earlier_starts_come_back() {
     let kept = std::fs::metadata(home.path(".local/state/cairn/chat_history")).unwrap();
     assert_eq!(std::os::unix::fs::PermissionsExt::mode(&kept.permissions()) & 0o777, 0o600);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_is_attached_to_the_next_message_and_its_path_is_completed() {
+    let (home, model) = (home(), FakeModel::start().await);
+    home.file("the plan.md", "feed the quokka at nine");
+    let mut terminal = chat(&home, &model, &[]);
+    terminal.wait_for("> ");
+    terminal.type_keys("/file nowhere.md\r");
+    terminal.wait_for("`nowhere.md` is not attached: it cannot be read: No such file");
+    terminal.wait_for("> ");
+    terminal.type_keys("/file th\t\r");
+    terminal.wait_for("(attached to the next message: the plan.md (23 bytes))");
+    terminal.wait_for("> ");
+    terminal.type_keys("/file\r");
+    terminal.wait_for("(no file is attached)");
+    terminal.wait_for("> ");
+    terminal.type_keys("/file ~/the plan.md\r");
+    terminal.wait_for("(attached");
+    terminal.wait_for("> ");
+    terminal.type_keys("when?\r");
+    model.wait_for(Kind::Reply, 1).await;
+    terminal.wait_for("> ");
+    terminal.type_keys("and now?\r");
+    model.wait_for(Kind::Reply, 2).await;
+    terminal.wait_for("> ");
+    leave(terminal);
+    let history = home.json(&["history", "main"]);
+    let n_parts = |at: usize| history[at]["parts"].as_array().unwrap().len();
+    assert_eq!((said(&home), n_parts(0), n_parts(2)), (vec!["when?".into(), "and now?".into()], 2, 1));
+    assert!(model.requests_of(Kind::Reply)[0].to_string().contains("feed the quokka at nine"));
+}

@@ -7,7 +7,8 @@ use base64::engine::general_purpose::STANDARD;
 use cairn_testkit::documents::pdf;
 use cairn_testkit::mcp::{FakeMcp, PNG, Script, WAV};
 use cairn_testkit::model::{Answer, FakeModel, Kind};
-use cairn_testkit::rig::model_table;
+use cairn_testkit::rig::{model_table, one_model};
+use cairn_testkit::speech::FakeSpeech;
 use serde_json::{Value, json};
 
 use super::rig::Site;
@@ -102,6 +103,31 @@ async fn forms_that_are_none_are_refused_and_take_nothing_in() {
     assert!(last(&model).contains("long.txt (102 kB, too large to be read)"), "{}", last(&model));
     let reader = site.login(&["--read-only"]).await;
     site.post_files(path, &reader, &fields, &[small]).await.is(403);
+    assert!(site.daemon.stop().await.unwrap().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn recordings_that_are_being_transcribed_hold_up_nobody_else() {
+    let (model, speech) = (FakeModel::start().await, FakeSpeech::start().await);
+    let config = one_model(&model.base_url(), 64_000);
+    let transcribe = format!("[transcribe]\nmodel = \"whisper-1\"\nbase_url = {:?}\n", speech.base_url());
+    let site = Site::start(&format!("\n{config}{transcribe}")).await;
+    let cookie = site.login(&[]).await;
+    let (gate, large) = (speech.hold(), vec![1; 100 << 10]);
+    let post = async |path: &str, name: &str, media_type: &str| {
+        let file = [(name, media_type, large.as_slice())];
+        site.post_files(path, &cookie, &[("name", "anna"), ("text", "listen")], &file).await
+    };
+    let sound = async |path: &str| post(path, "a.ogg", "audio/ogg").await.is(303);
+    let others = async {
+        speech.wait_heard(2).await;
+        post("/channels/three/messages", "b.txt", "text/plain").await.is(303);
+        post("/channels/main%2Ftelegram%2F1/messages", "b.ogg", "audio/ogg").await.is(400);
+        post("/channels/nobody%2Flocal%2Fx/messages", "b.ogg", "audio/ogg").await.is(404);
+        gate.open();
+    };
+    futures::join!(sound("/channels/one/messages"), sound("/channels/two/messages"), others);
+    assert_eq!(speech.heard().len(), 2, "nothing is transcribed for a channel that there is not");
     assert!(site.daemon.stop().await.unwrap().success());
 }
 
