@@ -178,6 +178,16 @@ impl Mask {
         Some(begin.len()..begin.len() + name.len())
     }
 
+    /// The part of a message with the line that says that it forwards them: all behind that part is theirs, such as the words
+    /// of a recording.
+    pub(super) fn forwarded_in(&self, parts: &[Part]) -> Option<usize> {
+        let says_so = |part: &Part| match part {
+            Part::Text { text } => text.lines().any(|line| self.name_behind(line, FORWARDED, "]").is_some()),
+            Part::Image { .. } | Part::File { .. } => false,
+        };
+        parts.iter().position(says_so)
+    }
+
     /// Whether a message quotes or forwards them, by the lines in which adapters say so.
     pub(super) fn is_quoted_in(&self, parts: &[Part]) -> bool {
         parts.iter().any(|part| matches!(part, Part::Text { text } if !self.quotes(text).is_empty()))
@@ -357,6 +367,13 @@ pub(super) fn answered_name(parts: &[Part]) -> Option<&str> {
     let Some(Part::Text { text }) = parts.first() else { return None };
     let rest = text.lines().next()?.strip_prefix(IN_REPLY)?;
     Some(rest[..rest.find(": \"")?].trim()).filter(|name| !name.is_empty())
+}
+
+/// The name in the line that says whom a message forwards, where that is its first line.
+pub(super) fn forwarded_name(parts: &[Part]) -> Option<&str> {
+    let Some(Part::Text { text }) = parts.first() else { return None };
+    let name = text.lines().next()?.strip_prefix(FORWARDED)?.strip_suffix(']')?;
+    Some(name.trim()).filter(|name| !name.is_empty())
 }
 
 /// Texts can be searched for it: it is no sign, no single letter and no short number.

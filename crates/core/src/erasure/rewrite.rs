@@ -52,7 +52,13 @@ impl Visit for Rewrite<'_> {
             *parts = vec![Part::text(ERASED)];
             return true;
         }
-        visit_parts(self, parts)
+        let theirs = self.mask.forwarded_in(parts).map_or(parts.len(), |at| at + 1);
+        let behind = parts.split_off(theirs);
+        let changed = visit_parts(self, parts);
+        if !behind.is_empty() {
+            parts.push(Part::text(ERASED));
+        }
+        changed
     }
 
     fn state(&mut self, state: &mut Option<Box<ProviderState>>) -> bool {

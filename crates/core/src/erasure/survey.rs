@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use super::mask::{Mask, answered_name, lowered, parts, quoted_names};
+use super::mask::{Mask, answered_name, forwarded_name, lowered, parts, quoted_names};
 use cairn_types::event::{
     ApprovalEvent, CompactionEvent, Event, MaintenanceEvent, MemoryEvent, MessageEvent, Record,
     RegistryEvent, ReminderEvent, TurnEvent,
@@ -206,17 +206,17 @@ impl Survey {
         }
     }
 
-    /// A message of somebody else may quote them. One that answers nobody else says what they were called then.
+    /// A message of somebody else may quote them. One that answers or forwards nobody else says what they were called then.
     fn hear_quotes(&mut self, channel: &ChannelId, pending: &Pending) {
         self.note_quotes(channel, &pending.parts);
         let of = &pending.provenance;
         let of_them = of.people.contains(&self.person);
         self.known |= of_them;
-        if of_them
-            && of.people.len() == 1
-            && !of.strangers
-            && let Some(name) = answered_name(&pending.parts)
-        {
+        let name = match of.strangers {
+            false => answered_name(&pending.parts),
+            true => forwarded_name(&pending.parts),
+        };
+        if let Some(name) = name.filter(|_| of_them && of.people.len() == 1) {
             self.call(name);
         }
     }

@@ -722,6 +722,41 @@ fn a_recording_goes_with_who_sent_it_whoever_s_turn_is_open() {
     }
 }
 
+/// Who is named as the origin, whether it is known by its id, and whether all that came with it goes.
+#[rstest]
+#[case::by_their_name("Anna", false, true)]
+#[case::by_their_id("Nan", true, true)]
+#[case::somebody_else("Max", false, false)]
+fn all_that_comes_with_a_forward_goes_with_whose_it_is(
+    #[case] name: &str,
+    #[case] by_id: bool,
+    #[case] goes: bool,
+) {
+    let mut book = Book::new();
+    book.turn(GROUP, (ANNA, "Anna"), "hello", "ok");
+    let message = book.accept(GROUP, BEN, "Ben", &format!("[forwarded from {name}]"));
+    let Some(Event::Message(MessageEvent::Accepted(pending))) =
+        book.records.last_mut().map(|record| &mut record.event)
+    else {
+        unreachable!()
+    };
+    let known = if by_id { Provenance::of_person(ANNA) } else { Provenance::default() };
+    pending.provenance = Provenance { strangers: true, ..known };
+    let (media_type, data) = ("image/png".to_owned(), "AAAA".to_owned());
+    pending.parts.push(Part::transcribed("voice message", "feed the quokka"));
+    pending.parts.push(Part::Image { name: None, media_type, data });
+    let before = pending.parts.clone();
+    book.add(Some(GROUP), recording("r1", &message));
+    let (left, eraser) = book.erase(ANNA);
+    let after = left.iter().rev().find_map(|record| match &record.event {
+        Event::Message(MessageEvent::Accepted(pending)) => Some(pending.parts.clone()),
+        _ => None,
+    });
+    let erased = vec![Part::text("[forwarded from erased-1]"), Part::text(ERASED)];
+    assert_eq!(after, Some(if goes { erased } else { before }));
+    assert_eq!(eraser.artifacts().count(), usize::from(goes), "the recording goes with its words");
+}
+
 fn recording(id: &str, message: &MessageId) -> Event {
     let at = Timestamp::UNIX_EPOCH;
     let artifact = Artifact {

@@ -95,6 +95,11 @@ fn of_others(message: &Message, platform: &str) -> Provenance {
     for bot in [&message.via_bot, &message.sender_business_bot].into_iter().flatten() {
         provenance.join(&Provenance::of_person(&format!("{platform}/{}", bot.id)));
     }
+    // Somebody who hides their account is named only.
+    let origin = message.forward_origin.as_ref().and_then(|origin| origin.sender_user.as_ref());
+    if let Some(user) = origin.filter(|user| !user.is_bot) {
+        provenance.join(&Provenance::of_person(&format!("{platform}/{}", user.id)));
+    }
     let is_elsewhere = [&message.story, &message.giveaway, &message.giveaway_winners];
     if message.forward_origin.is_some() || is_elsewhere.into_iter().any(Option::is_some) {
         provenance.join(&Provenance::of_strangers());
@@ -528,6 +533,8 @@ mod tests {
         let ann = json!({"id": 3, "first_name": "Ann"});
         let own = json!({"id": 99, "is_bot": true, "first_name": "Cairn"});
         let hidden = json!({"type": "hidden_user", "sender_user_name": "X", "date": 1});
+        let by_ann = json!({"type": "user", "sender_user": ann, "date": 1});
+        let by_bot = json!({"type": "user", "sender_user": bot, "date": 1});
         let people = |ids: &[&str]| {
             let mut all = Provenance::default();
             ids.iter().for_each(|id| all.join(&Provenance::of_person(&format!("telegram/{id}"))));
@@ -539,6 +546,8 @@ mod tests {
             (json!({"text": "x", "via_bot": bot}), people(&["5"])),
             (json!({"text": "x", "sender_business_bot": bot}), people(&["5"])),
             (json!({"text": "x", "forward_origin": hidden}), with_strangers(&[])),
+            (json!({"text": "x", "forward_origin": by_ann}), with_strangers(&["3"])),
+            (json!({"text": "x", "forward_origin": by_bot}), with_strangers(&[])),
             (json!({"text": "x", "external_reply": {"origin": hidden}}), with_strangers(&[])),
             (json!({"text": "x", "quote": {"text": "y"}}), with_strangers(&[])),
             (json!({"text": "x", "reply_to_story": {"chat": {"id": 3}, "id": 1}}), with_strangers(&[])),

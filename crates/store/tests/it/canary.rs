@@ -43,6 +43,8 @@ use crate::common::at;
 const ANNA: (&str, &str) = ("telegram/5550123", "Anna Kowalska");
 /// What she was called when nobody had heard her yet.
 const BEFORE: &str = "Annie Quillfeather";
+/// What she is called where she never talks.
+const ELSEWHERE: &str = "Nan Featherquill";
 const BEN: (&str, &str) = ("telegram/7", "Ben");
 
 /// Two groups in which both talk, one in which she never does, and her private chat.
@@ -58,7 +60,7 @@ const SEEDS: u64 = 12;
 const STEPS: usize = 60;
 
 /// Every path of these must have been gone at least once over all seeds.
-const PATHS: [&str; 30] = [
+const PATHS: [&str; 32] = [
     "answer",
     "approval",
     "argument",
@@ -72,6 +74,8 @@ const PATHS: [&str; 30] = [
     "excerpt",
     "failover",
     "forward",
+    "forwardid",
+    "forwardsound",
     "found",
     "identifier",
     "instruction",
@@ -220,9 +224,19 @@ impl World {
     }
 
     async fn accept(&mut self, room: usize, who: (&str, &str), text: String, of: Provenance) -> MessageId {
+        self.accept_parts(room, who, vec![Part::text(text)], of).await
+    }
+
+    async fn accept_parts(
+        &mut self,
+        room: usize,
+        who: (&str, &str),
+        parts: Vec<Part>,
+        of: Provenance,
+    ) -> MessageId {
         self.n += 1;
         let message = MessageId::from(format!("{}", 1000 + self.n));
-        let (author, parts) = (author(who), vec![Part::text(text)]);
+        let author = author(who);
         let mut pending = Pending {
             message: message.clone(),
             turn: self.rooms[room].state.next_turn(),
@@ -268,7 +282,7 @@ impl World {
 
     async fn ben_quotes(&mut self, room: usize) {
         let name = ANNA.1;
-        let (text, of) = match self.rng.u32(0..4) {
+        let (text, of) = match self.rng.u32(0..6) {
             0 => {
                 let said = self.plant("reply");
                 (
@@ -284,6 +298,14 @@ impl World {
                 let said = self.plant("forward");
                 (format!("[forwarded from {name}]\nHello all. {said}\nSee you"), Provenance::of_strangers())
             }
+            // A recording of hers, from an account that is hidden or not.
+            3 => {
+                return self.ben_forwards_sound(room, name, "forwardsound", Provenance::of_strangers()).await;
+            }
+            4 => {
+                let of = Provenance { strangers: true, ..Provenance::of_person(ANNA.0) };
+                return self.ben_forwards_sound(room, ELSEWHERE, "forwardid", of).await;
+            }
             _ => {
                 let message = self.accept(room, BEN, "Look at this".to_owned(), Provenance::default()).await;
                 let text = format!("[in reply to {name}: \"{}\"]\nlook", self.plant("quotedit"));
@@ -292,6 +314,15 @@ impl World {
             }
         };
         let message = self.accept(room, BEN, text, of).await;
+        self.rooms[room].quoting.insert(message);
+    }
+
+    async fn ben_forwards_sound(&mut self, room: usize, name: &str, path: &'static str, of: Provenance) {
+        let said = Part::transcribed("voice message (12 s)", &self.plant(path));
+        let file =
+            Part::File { name: "notes.txt".to_owned(), media_type: None, text: Some(self.plant(path)) };
+        let parts = vec![Part::text(format!("[forwarded from {name}]")), said, file];
+        let message = self.accept_parts(room, BEN, parts, of).await;
         self.rooms[room].quoting.insert(message);
     }
 
@@ -874,7 +905,7 @@ async fn no_path_by_which_words_are_copied_keeps_those_of_the_erased() {
         }
         store.close().await;
         let after = all_bytes(dir);
-        for word in [CANARY, "Kowalska", "Quillfeather", "5550123"] {
+        for word in [CANARY, "Kowalska", "Quillfeather", "Featherquill", "5550123"] {
             assert_eq!(found(&after, word), None, "seed {seed}");
         }
     }
