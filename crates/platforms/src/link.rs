@@ -1,10 +1,11 @@
 //! The connection status of a platform, written by its adapter and read by `cairn status`.
 
 use std::collections::VecDeque;
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_types::ports::{AdapterFailure, CaughtUp, Clock, LinkState, PlatformStatus, Shards};
+use cairn_types::ports::{AdapterFailure, CaughtUp, Clock, LinkState, PlatformStatus, Shards, Trouble};
 use parking_lot::Mutex;
 
 /// Most places with a trouble of their own; beyond it the oldest one is dropped from the list.
@@ -12,6 +13,24 @@ const TROUBLES_MAX: usize = 32;
 
 /// The place of the trouble that nothing can be sent.
 const SENDING: &str = "sending";
+
+/// Where something does not work, as in [`Trouble`].
+pub struct Place {
+    words: String,
+    chat: Option<String>,
+}
+
+impl Place {
+    pub fn in_chat(what: &'static str, chat: impl Display) -> Self {
+        Self { words: format!("{what} {chat}"), chat: Some(chat.to_string()) }
+    }
+}
+
+impl From<&'static str> for Place {
+    fn from(what: &'static str) -> Self {
+        Self { words: what.to_owned(), chat: None }
+    }
+}
 
 /// The status of one platform. Cheap to share: one short lock guards it.
 pub struct Link {
@@ -22,8 +41,8 @@ pub struct Link {
 
 struct State {
     status: PlatformStatus,
-    /// Place and reason, oldest first; at most one per place.
-    troubles: VecDeque<(String, String)>,
+    /// Oldest first; at most one per place.
+    troubles: VecDeque<Trouble>,
     /// The number of connections, or their last known number.
     n_shards: u32,
 }
@@ -154,32 +173,36 @@ impl Link {
     }
 
     /// Records a trouble in one place. Returns whether it is new.
-    pub fn trouble(&self, place: &str, reason: &str) -> bool {
+    pub fn trouble(&self, place: impl Into<Place>, reason: &str) -> bool {
+        let Place { words: place, chat } = place.into();
         let troubles = &mut self.state.lock().troubles;
-        match troubles.iter_mut().find(|(known, _)| known == place) {
-            Some((_, known)) if known == reason => return false,
-            Some((_, known)) => reason.clone_into(known),
+        match troubles.iter_mut().find(|known| known.place == place) {
+            Some(known) if known.why == reason => return false,
+            Some(known) => reason.clone_into(&mut known.why),
             None => {
                 if troubles.len() == TROUBLES_MAX {
                     troubles.pop_front();
                 }
-                troubles.push_back((place.to_owned(), reason.to_owned()));
+                troubles.push_back(Trouble { place, chat, why: reason.to_owned() });
             }
         }
         true
     }
 
     /// Removes the trouble of a place. Returns whether there was one.
-    pub fn clear(&self, place: &str) -> bool {
+    pub fn clear(&self, place: impl Into<Place>) -> bool {
+        let place = place.into().words;
         let troubles = &mut self.state.lock().troubles;
         let before = troubles.len();
-        troubles.retain(|(known, _)| known != place);
+        troubles.retain(|known| known.place != place);
         troubles.len() < before
     }
 
-    /// The places that have a trouble, oldest first.
-    pub fn places_in_trouble(&self) -> Vec<String> {
-        self.state.lock().troubles.iter().map(|(place, _)| place.clone()).collect()
+    /// The ids of the chats with a trouble of that kind, oldest first.
+    pub fn chats_in_trouble(&self, what: &str) -> Vec<String> {
+        let state = self.state.lock();
+        let of_kind = state.troubles.iter().filter(|trouble| trouble.place.starts_with(what));
+        of_kind.filter_map(|trouble| trouble.chat.clone()).collect()
     }
 
     pub fn state(&self) -> LinkState {
@@ -189,8 +212,7 @@ impl Link {
     /// The full status, for `cairn status`.
     pub fn status(&self) -> PlatformStatus {
         let State { status, troubles, .. } = &*self.state.lock();
-        let troubles = troubles.iter().map(|(place, reason)| format!("{place}: {reason}")).collect();
-        PlatformStatus { troubles, ..status.clone() }
+        PlatformStatus { troubles: troubles.iter().cloned().collect(), ..status.clone() }
     }
 }
 
@@ -246,16 +268,18 @@ mod tests {
     #[test]
     fn troubles_are_one_for_each_place_and_bounded() {
         let (_, link) = link();
-        assert!(link.trouble("channel 1", "may not write"));
-        assert!(!link.trouble("channel 1", "may not write"));
-        assert!(link.trouble("channel 1", "is gone"));
-        assert_eq!(link.status().troubles, ["channel 1: is gone"]);
+        let channel = |n: u32| Place::in_chat("channel", n);
+        assert!(link.trouble(channel(1), "may not write"));
+        assert!(!link.trouble(channel(1), "may not write"));
+        assert!(link.trouble(channel(1), "is gone"));
+        let (place, chat) = ("channel 1".to_owned(), Some("1".to_owned()));
+        assert_eq!(link.status().troubles, [Trouble { place, chat, why: "is gone".to_owned() }]);
         for n in 2..100 {
-            link.trouble(&format!("channel {n}"), "is gone");
+            link.trouble(channel(n), "is gone");
         }
         assert_eq!(link.status().troubles.len(), TROUBLES_MAX);
-        assert!(link.clear("channel 99"));
-        assert!(!link.clear("channel 99"));
+        assert!(link.clear(channel(99)));
+        assert!(!link.clear(channel(99)));
         assert_eq!(link.status().troubles.len(), TROUBLES_MAX - 1);
     }
 }

@@ -331,7 +331,7 @@ mod tests {
         let mut platform = crate::show::testing::status().platforms.remove(0);
         let shown = |platform: &PlatformStatus| format!("{:?}", link_state(platform));
         platform.state = LinkState::Connected;
-        platform.troubles = vec!["sending: messages wait".to_owned()];
+        platform.troubles = vec!["sending: messages wait".to_owned().into()];
         assert!(shown(&platform).starts_with("[Bad(\"connected, 1 trouble\")"), "{}", shown(&platform));
         platform.troubles.clear();
         assert!(!shown(&platform).contains("Bad"), "{}", shown(&platform));

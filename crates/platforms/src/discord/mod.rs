@@ -27,7 +27,7 @@ use cairn_types::event::SentFile;
 use cairn_types::ids::{ChannelId as RuntimeChannel, MessageId as RuntimeMessage};
 use cairn_types::ports::{
     Adapter, AdapterFailure, AdapterPorts, FilePart, LinkState, Mark, PairingStore, Platform, PlatformStatus,
-    PlatformTraits, SendError, SendPart, StoreError,
+    PlatformTraits, SendError, SendPart, StoreError, Trouble,
 };
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -358,7 +358,7 @@ impl Platform for Discord {
         let mut status = self.parts.link.status();
         let n_refused = self.parts.rest.n_refused();
         status.invalid_requests = Some(n_refused);
-        status.troubles.extend(refusals_trouble(n_refused).map(str::to_owned));
+        status.troubles.extend(refusals_trouble(n_refused).map(|line| Trouble::from(line.to_owned())));
         status
     }
 }

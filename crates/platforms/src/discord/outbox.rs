@@ -22,7 +22,7 @@ use super::rest::{NO_HISTORY_FOR_REPLY, PAGE, Page, Rest, RestError};
 use super::wire::id_at;
 use crate::buttons;
 use crate::inbound::ChatAddress;
-use crate::link::Link;
+use crate::link::{Link, Place};
 use crate::markup::{discord as markup, split_aside};
 use crate::settings::LiveChat;
 
@@ -277,17 +277,17 @@ impl Outbox {
     }
 
     fn noted<T>(&self, channel: ChannelId, result: Result<T, RestError>) -> Result<T, SendError> {
-        let place = format!("channel {channel}");
+        let place = Place::in_chat("channel", channel);
         match &result {
             Ok(_) => {
                 self.link.outbound();
-                self.link.clear(&place);
+                self.link.clear(place);
             }
             Err(error @ RestError::Refused { status: 403 | 404, .. }) => {
                 if error.is_unknown_channel() {
                     self.places.set_gone(channel);
                 }
-                if self.link.trouble(&place, &error.to_string()) {
+                if self.link.trouble(place, &error.to_string()) {
                     tracing::warn!(
                         platform = self.link.platform(),
                         channel = channel.get(),

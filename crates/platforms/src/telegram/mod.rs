@@ -54,7 +54,7 @@ use secrecy::SecretString;
 use self::api::Api;
 pub use self::checkup::checkup;
 use self::pace::Pace;
-use self::send::{ChatTopic, OwnMessages, trouble_name};
+use self::send::{ChatTopic, OwnMessages, place_of};
 use self::webhook::Webhook;
 use self::wire::{Chat, Message};
 use crate::fence::Fence;
@@ -226,7 +226,7 @@ impl Telegram {
                 let reason = format!(
                     "the group \"{title}\" is not served: mention the bot there for a code, or list it in `chats`"
                 );
-                self.link.trouble(&trouble_name(chat), &reason);
+                self.link.trouble(place_of(chat), &reason);
             }
             tracing::info!(
                 chat,

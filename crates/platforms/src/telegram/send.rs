@@ -21,6 +21,7 @@ use tokio::time::Instant;
 use super::Telegram;
 use super::api::CallError;
 use super::pace::Write;
+use crate::link::Place;
 use crate::markup::telegram::{self as rendering, Rendered};
 
 /// Longest time for an answer by Telegram.
@@ -273,7 +274,7 @@ impl Telegram {
 
     /// Reports that the bot may not write in a group. Private chats are left out: anyone may block a bot.
     pub(super) fn barred(&self, chat: i64, reason: &str) {
-        if chat < 0 && self.link.trouble(&trouble_name(chat), reason) {
+        if chat < 0 && self.link.trouble(place_of(chat), reason) {
             tracing::warn!(
                 chat,
                 "the bot may not write in a Telegram group (`cairn status` shows the reason); add it again, or \
@@ -283,14 +284,14 @@ impl Telegram {
     }
 
     pub(super) fn works(&self, chat: i64) {
-        if self.link.clear(&trouble_name(chat)) {
+        if self.link.clear(place_of(chat)) {
             tracing::info!(chat, "the problem with a Telegram group is over");
         }
     }
 }
 
-pub(super) fn trouble_name(chat: i64) -> String {
-    format!("chat {chat}")
+pub(super) fn place_of(chat: i64) -> Place {
+    Place::in_chat("chat", chat)
 }
 
 fn too_fast(after: Duration) -> SendError {

@@ -99,13 +99,12 @@ async fn name_chats(admin: &Admin, platforms: &mut [PlatformStatus]) {
     let mut left = NAMED_MAX;
     for PlatformStatus { platform, troubles, .. } in platforms {
         for trouble in troubles.iter_mut() {
-            let Some((place, why)) = trouble.split_once(": ") else { continue };
-            let Some((_, chat)) = place.rsplit_once(' ').filter(|_| left > 0) else { continue };
+            let Some(chat) = trouble.chat.as_deref().filter(|_| left > 0) else { continue };
             left -= 1;
             for agent in &config.agents {
                 let Ok(channel) = ChannelId::new(&agent.id, platform, chat, None) else { continue };
                 if let Some(name) = admin.chat_name(&channel).await {
-                    *trouble = format!("{place} ({name}): {why}");
+                    trouble.place += &format!(" ({name})");
                     break;
                 }
             }

@@ -1,5 +1,6 @@
 //! Ports of chat networks: how messages are sent and received, and what adapters need of the runtime.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -167,8 +168,7 @@ pub struct PlatformStatus {
     /// None where there is one connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shards: Option<Shards>,
-    /// Chats in which something does not work, and what.
-    pub troubles: Vec<String>,
+    pub troubles: Vec<Trouble>,
     /// The last catch-up on missed messages, if the platform has that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caught_up: Option<CaughtUp>,
@@ -176,6 +176,36 @@ pub struct PlatformStatus {
     /// network count together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invalid_requests: Option<u64>,
+}
+
+/// Something that does not work. In JSON it is the line that people read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub struct Trouble {
+    /// Such as `chat -5`.
+    pub place: String,
+    /// The chat's id, if it is in one. Not in JSON.
+    pub chat: Option<String>,
+    pub why: String,
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.why)
+    }
+}
+
+impl From<Trouble> for String {
+    fn from(trouble: Trouble) -> Self {
+        trouble.to_string()
+    }
+}
+
+impl From<String> for Trouble {
+    fn from(line: String) -> Self {
+        let (place, why) = line.split_once(": ").unwrap_or((&line, ""));
+        Self { place: place.to_owned(), chat: None, why: why.to_owned() }
+    }
 }
 
 /// A catch-up on messages that were sent while the bot was away.

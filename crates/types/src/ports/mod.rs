@@ -16,7 +16,7 @@ mod tools;
 
 pub use adapter::{
     Adapter, AdapterFailure, AdapterPorts, CaughtUp, ChatCommands, FilePart, LinkState, Mark, PairingStore,
-    Platform, PlatformStatus, PlatformTraits, SPLIT_AT_ONCE, SendError, SendPart, Shards,
+    Platform, PlatformStatus, PlatformTraits, SPLIT_AT_ONCE, SendError, SendPart, Shards, Trouble,
 };
 pub use embed::{Embedder, NoRank, Reranker};
 pub use intake::{Admission, Answer, Intake, Progress, Refusal, Reply, TurnFailure};

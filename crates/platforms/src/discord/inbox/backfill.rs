@@ -15,6 +15,7 @@ use crate::discord::outbox::{id_of, number};
 use crate::discord::rest::{PAGE, Page, RestError};
 use crate::discord::until_known;
 use crate::discord::wire::{Message, id_at, time_of};
+use crate::link::Place;
 
 /// How far before the last message reading starts. Messages may have been taken in out of order, and edits and
 /// deletions in this range are noticed too.
@@ -139,7 +140,7 @@ impl InboundHandler {
         let known = self.standing(to_read, from).await;
         let history = match self.read_after(channel, from).await {
             Ok(history) => {
-                self.link.clear(&history_of(channel));
+                self.link.clear(history_of(channel));
                 history
             }
             Err(error) if error.is_unknown_channel() => {
@@ -211,7 +212,7 @@ impl InboundHandler {
             why,
             "missed messages cannot be read"
         );
-        self.link.trouble(&history_of(channel), &format!("missed messages cannot be read: {why}"));
+        self.link.trouble(history_of(channel), &format!("missed messages cannot be read: {why}"));
     }
 
     /// The history of a channel after an id, within the limits of `catch_up`.
@@ -283,6 +284,6 @@ impl InboundHandler {
 }
 
 /// The status entry for a channel that could not be read. Sending there does not clear it.
-pub(super) fn history_of(channel: ChannelId) -> String {
-    format!("history of channel {channel}")
+pub(super) fn history_of(channel: ChannelId) -> Place {
+    Place::in_chat("history of channel", channel)
 }

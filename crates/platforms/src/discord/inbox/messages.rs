@@ -15,13 +15,14 @@ use crate::discord::rest::RestError;
 use crate::discord::wire::{Message, Reaction, User, time_of};
 use crate::discord::words::Reading;
 use crate::inbound::{Access, Admitted, ChatAddress, Outcome, Sender};
+use crate::link::{Link, Place};
 
 /// First and longest pause before Discord is asked again where a channel is.
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
 const PAUSE_LONGEST: Duration = Duration::from_secs(30);
 
 /// The prefix of status entries for missing rights.
-const RIGHTS_IN: &str = "rights in channel ";
+const RIGHTS_IN: &str = "rights in channel";
 
 /// A message that the access rules admit.
 pub(super) struct Served {
@@ -157,7 +158,7 @@ impl InboundHandler {
                 metrics::counter!("cairn_discord_unanswerable_total").increment(1);
                 let why = "the bot may not write there, so that what it is asked is kept and not answered; give it Send Messages \
                            (in threads: Send Messages in Threads), and open the thread if it is locked";
-                if self.link.trouble(&place, why) {
+                if self.link.trouble(place, why) {
                     tracing::warn!(
                         platform = self.link.platform(),
                         channel = channel.get(),
@@ -168,7 +169,7 @@ impl InboundHandler {
             }
             Some(false) | None => true,
             Some(true) => {
-                self.link.clear(&place);
+                self.link.clear(place);
                 true
             }
         }
@@ -181,7 +182,7 @@ impl InboundHandler {
         loop {
             match self.places.find(&self.rest, channel, guild).await {
                 Ok(Some(channel_ref)) => {
-                    self.link.clear(&sight_of(channel));
+                    self.link.clear(sight_of(channel));
                     return Some(channel_ref);
                 }
                 Ok(None) => {
@@ -207,9 +208,7 @@ impl InboundHandler {
     }
 
     fn cannot_see(&self, channel: ChannelId, why: &str) {
-        if self
-            .link
-            .trouble(&sight_of(channel), &format!("which rules apply here cannot be found out: {why}"))
+        if self.link.trouble(sight_of(channel), &format!("which rules apply here cannot be found out: {why}"))
         {
             tracing::info!(
                 platform = self.link.platform(),
@@ -314,16 +313,17 @@ impl InboundHandler {
 }
 
 /// The status entry for a channel that cannot be looked up.
-pub(super) fn sight_of(channel: ChannelId) -> String {
-    format!("sight of channel {channel}")
+pub(super) fn sight_of(channel: ChannelId) -> Place {
+    Place::in_chat("sight of channel", channel)
 }
 
 /// The status entry for a channel where the bot may not write.
-pub(super) fn rights_in(channel: ChannelId) -> String {
-    format!("{RIGHTS_IN}{channel}")
+pub(super) fn rights_in(channel: ChannelId) -> Place {
+    Place::in_chat(RIGHTS_IN, channel)
 }
 
-/// The channel of a status entry made by [`rights_in`].
-pub(super) fn channel_of_rights(place: &str) -> Option<ChannelId> {
-    place.strip_prefix(RIGHTS_IN).and_then(number).map(ChannelId::new)
+/// The channels with a status entry made by [`rights_in`].
+pub(super) fn channels_without_rights(link: &Link) -> Vec<ChannelId> {
+    let chats = link.chats_in_trouble(RIGHTS_IN);
+    chats.iter().filter_map(|chat| number(chat)).map(ChannelId::new).collect()
 }

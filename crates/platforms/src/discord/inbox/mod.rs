@@ -198,7 +198,7 @@ impl InboundHandler {
         for place in
             [messages::sight_of(channel), messages::rights_in(channel), backfill::history_of(channel)]
         {
-            self.link.clear(&place);
+            self.link.clear(place);
         }
     }
 
@@ -394,10 +394,9 @@ impl Inbox {
     fn rights_changed(&self, me: UserId, is_there: impl Fn(ChannelId, Option<&ChannelRef>) -> bool) {
         let (places, link, now) = (&self.inbound.places, &self.inbound.link, self.inbound.path.now());
         // There are few, so all are checked.
-        let troubles = link.places_in_trouble();
-        for channel in troubles.iter().filter_map(|place| messages::channel_of_rights(place)) {
+        for channel in messages::channels_without_rights(link) {
             if places.may_send(channel, me, now) == Some(true) {
-                link.clear(&messages::rights_in(channel));
+                link.clear(messages::rights_in(channel));
             }
         }
         for (channel, from) in places.unread(is_there) {

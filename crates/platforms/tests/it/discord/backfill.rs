@@ -144,7 +144,7 @@ async fn a_channel_that_cannot_be_read_holds_no_other_up() {
     let running = connected(&discord, &runtime).await;
     assert_eq!(words(&runtime.wait_taken(1).await[0]), "missed");
     let status = running.wait_status(|status| status.caught_up.is_some()).await;
-    assert!(status.troubles[0].starts_with("history of channel 101: "), "{:?}", status.troubles);
+    assert!(status.troubles[0].to_string().starts_with("history of channel 101: "), "{:?}", status.troubles);
     assert_eq!(status.caught_up.map(|done| (done.read, done.unread)), Some((1, 1)));
     discord.allow(CHANNEL);
     discord.say(CHANNEL, "alice", "seen again");
@@ -323,7 +323,7 @@ async fn without_the_right_to_read_the_history_nothing_is_taken_for_deleted_and_
     discord.say(CHANNEL, "alice", "live");
     assert_eq!(words(&runtime.wait_taken(1).await[0]), "live");
     let status = running.wait_status(|status| status.caught_up.is_some()).await;
-    assert!(status.troubles[0].contains("Read Message History"), "{:?}", status.troubles);
+    assert!(status.troubles[0].to_string().contains("Read Message History"), "{:?}", status.troubles);
     assert!(runtime.state.lock().amended.is_empty());
     discord.allow(CHANNEL);
     assert_eq!(words(&runtime.wait_taken(2).await[1]), "missed");
@@ -387,10 +387,13 @@ async fn while_channels_cannot_be_read_the_status_says_so() {
     discord.fail(Route::Fetch, Fault::Status(500));
     let running = Running::start(settings(&discord), &runtime);
     let is_told = |status: &PlatformStatus| {
-        status.troubles.iter().any(|trouble| trouble.starts_with("reading: missed messages cannot be read"))
+        status
+            .troubles
+            .iter()
+            .any(|trouble| trouble.to_string().starts_with("reading: missed messages cannot be read"))
     };
     running.wait_status(is_told).await;
     discord.fail(Route::Fetch, None);
     assert_eq!(words(&runtime.wait_taken(1).await[0]), "missed");
-    assert_eq!(running.status().troubles, Vec::<String>::new());
+    assert_eq!(running.status().troubles, []);
 }

@@ -49,7 +49,7 @@ async fn a_channel_where_the_bot_may_not_write_is_a_trouble_until_a_role_gives_t
     discord.post(CHANNEL, "alice", "well?").mention_bot().send();
     assert!(!runtime.wait_taken(1).await[0].addressed, "it could not be answered");
     let status = running.wait_status(|status| !status.troubles.is_empty()).await;
-    assert!(status.troubles[0].starts_with("rights in channel 101: "), "{:?}", status.troubles);
+    assert!(status.troubles[0].to_string().starts_with("rights in channel 101: "), "{:?}", status.troubles);
     discord.allow_by_role(GUILD);
     running.wait_status(|status| status.troubles.is_empty()).await;
     discord.assert_clean();
@@ -77,7 +77,8 @@ async fn a_thread_that_cannot_be_looked_up_is_not_served_until_it_can() {
         .dispatch("THREAD_DELETE", json!({"id": "500", "guild_id": "100", "parent_id": "101", "type": 11}));
     discord.fail_next(Route::Channel, Fault::Status(403));
     discord.say(500, "alice", "unseen");
-    let troubled = |status: &PlatformStatus| status.troubles.iter().any(|trouble| trouble.contains("500"));
+    let troubled =
+        |status: &PlatformStatus| status.troubles.iter().any(|trouble| trouble.to_string().contains("500"));
     running.wait_status(troubled).await;
     discord.say(500, "alice", "seen");
     let taken = runtime.wait_taken(1).await;

@@ -149,12 +149,12 @@ async fn each_failure_says_what_is_known() {
         assert!(matches!(result, Err(SendError::Later { after: None, .. })), "{fault:?}: {result:?}");
         let troubles = adapter.status().troubles;
         assert!(
-            matches!(&troubles[..], [one] if one.starts_with("sending: messages wait: ")),
+            matches!(&troubles[..], [one] if one.to_string().starts_with("sending: messages wait: ")),
             "{troubles:?}"
         );
     }
     adapter.send(part(CHANNEL_NAME, "o1", "words")).await.expect("is sent");
-    assert_eq!(adapter.status().troubles, Vec::<String>::new());
+    assert_eq!(adapter.status().troubles, []);
     discord.fail_next(Route::Send, Fault::Html(403));
     let result = adapter.send(part(CHANNEL_NAME, "o1", "words")).await;
     assert!(matches!(result, Err(SendError::Refused(_))), "{result:?}");
@@ -176,11 +176,11 @@ async fn a_channel_without_permission_is_a_trouble_of_its_own() {
     };
     assert!(reason.contains("50013") && reason.contains("Send Messages"), "{reason}");
     let troubles = adapter.status().troubles;
-    assert!(troubles.len() == 1 && troubles[0].starts_with("channel 101: "), "{troubles:?}");
+    assert!(troubles.len() == 1 && troubles[0].to_string().starts_with("channel 101: "), "{troubles:?}");
     adapter.send(part(OTHER_NAME, "o2", "words")).await.expect("the other channel works");
     discord.allow(CHANNEL);
     adapter.send(part(CHANNEL_NAME, "o1", "words")).await.expect("works again");
-    assert_eq!(adapter.status().troubles, Vec::<String>::new());
+    assert_eq!(adapter.status().troubles, []);
     discord.remove(OTHER);
     let Err(SendError::Refused(reason)) = adapter.send(part(OTHER_NAME, "o3", "words")).await else {
         panic!("is refused");
@@ -270,7 +270,7 @@ async fn an_answer_to_a_message_that_is_gone_is_sent_plainly() {
     }
     let sent = discord.sent(CHANNEL);
     assert_eq!(sent.iter().map(|sent| sent.reply_to).collect::<Vec<_>>(), [None; 5]);
-    assert_eq!(running.status().troubles, Vec::<String>::new());
+    assert_eq!(running.status().troubles, []);
     discord.assert_clean();
 }
 
@@ -304,9 +304,11 @@ async fn where_the_bot_may_not_write_no_turn_is_paid_for_and_operators_are_told(
         let taken = runtime.wait_taken(n + 1).await;
         assert_eq!((words(&taken[n]).as_str(), taken[n].addressed), ("can you?", false), "{channel}");
         let troubles = running.status().troubles;
-        let here: Vec<_> =
-            troubles.iter().filter(|trouble| trouble.contains(&format!("channel {channel}: "))).collect();
-        assert!(here.len() == 1 && here[0].contains("Send Messages"), "{troubles:?}");
+        let here: Vec<_> = troubles
+            .iter()
+            .filter(|trouble| trouble.to_string().contains(&format!("channel {channel}: ")))
+            .collect();
+        assert!(here.len() == 1 && here[0].why.contains("Send Messages"), "{troubles:?}");
     }
     discord.post(CHANNEL, "alice", "again?").mention_bot().send();
     runtime.wait_taken(3).await;

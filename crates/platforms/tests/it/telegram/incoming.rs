@@ -207,7 +207,7 @@ async fn being_put_out_of_a_group_shows_until_the_bot_is_let_in_again() {
     rig.fake.kick(hut, &ann);
     rig.fake.wait_confirmed().await;
     let troubles = rig.telegram.status().troubles;
-    assert!(troubles.len() == 1 && troubles[0].contains(&hut.to_string()), "{troubles:?}");
+    assert!(troubles.len() == 1 && troubles[0].to_string().contains(&hut.to_string()), "{troubles:?}");
     let back = json!({"my_chat_member": {
         "chat": {"id": hut, "type": "group"}, "from": {"id": ann.id}, "date": 1,
         "new_chat_member": {"status": "member"},
