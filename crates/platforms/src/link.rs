@@ -14,30 +14,21 @@ const TROUBLES_MAX: usize = 32;
 /// The place of the trouble that nothing can be sent.
 const SENDING: &str = "sending";
 
-/// Where something does not work.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Where something does not work, as in [`Trouble`].
 pub struct Place {
-    what: &'static str,
-    /// The id of the chat, if it is in one.
+    words: String,
     chat: Option<String>,
 }
 
 impl Place {
     pub fn in_chat(what: &'static str, chat: impl Display) -> Self {
-        Self { what, chat: Some(chat.to_string()) }
-    }
-
-    fn with(&self, why: &str) -> Trouble {
-        let chat = self.chat.clone();
-        let place =
-            chat.as_ref().map_or_else(|| self.what.to_owned(), |chat| format!("{} {chat}", self.what));
-        Trouble { place, chat, why: why.to_owned() }
+        Self { words: format!("{what} {chat}"), chat: Some(chat.to_string()) }
     }
 }
 
 impl From<&'static str> for Place {
     fn from(what: &'static str) -> Self {
-        Self { what, chat: None }
+        Self { words: what.to_owned(), chat: None }
     }
 }
 
@@ -50,8 +41,8 @@ pub struct Link {
 
 struct State {
     status: PlatformStatus,
-    /// Place and reason, oldest first; at most one per place.
-    troubles: VecDeque<(Place, String)>,
+    /// Oldest first; at most one per place.
+    troubles: VecDeque<Trouble>,
     /// The number of connections, or their last known number.
     n_shards: u32,
 }
@@ -183,16 +174,16 @@ impl Link {
 
     /// Records a trouble in one place. Returns whether it is new.
     pub fn trouble(&self, place: impl Into<Place>, reason: &str) -> bool {
-        let place = place.into();
+        let Place { words: place, chat } = place.into();
         let troubles = &mut self.state.lock().troubles;
-        match troubles.iter_mut().find(|(known, _)| *known == place) {
-            Some((_, known)) if known == reason => return false,
-            Some((_, known)) => reason.clone_into(known),
+        match troubles.iter_mut().find(|known| known.place == place) {
+            Some(known) if known.why == reason => return false,
+            Some(known) => reason.clone_into(&mut known.why),
             None => {
                 if troubles.len() == TROUBLES_MAX {
                     troubles.pop_front();
                 }
-                troubles.push_back((place, reason.to_owned()));
+                troubles.push_back(Trouble { place, chat, why: reason.to_owned() });
             }
         }
         true
@@ -200,18 +191,18 @@ impl Link {
 
     /// Removes the trouble of a place. Returns whether there was one.
     pub fn clear(&self, place: impl Into<Place>) -> bool {
-        let place = place.into();
+        let place = place.into().words;
         let troubles = &mut self.state.lock().troubles;
         let before = troubles.len();
-        troubles.retain(|(known, _)| *known != place);
+        troubles.retain(|known| known.place != place);
         troubles.len() < before
     }
 
-    /// The ids of the chats with a trouble in that, oldest first.
+    /// The ids of the chats with a trouble of that kind, oldest first.
     pub fn chats_in_trouble(&self, what: &str) -> Vec<String> {
         let state = self.state.lock();
-        let places = state.troubles.iter().filter(|(place, _)| place.what == what);
-        places.filter_map(|(place, _)| place.chat.clone()).collect()
+        let of_kind = state.troubles.iter().filter(|trouble| trouble.place.starts_with(what));
+        of_kind.filter_map(|trouble| trouble.chat.clone()).collect()
     }
 
     pub fn state(&self) -> LinkState {
@@ -221,8 +212,7 @@ impl Link {
     /// The full status, for `cairn status`.
     pub fn status(&self) -> PlatformStatus {
         let State { status, troubles, .. } = &*self.state.lock();
-        let troubles = troubles.iter().map(|(place, reason)| place.with(reason)).collect();
-        PlatformStatus { troubles, ..status.clone() }
+        PlatformStatus { troubles: troubles.iter().cloned().collect(), ..status.clone() }
     }
 }
 

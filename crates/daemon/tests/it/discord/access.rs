@@ -19,7 +19,7 @@ async fn a_stranger_is_told_a_code_and_answered_once_an_operator_lets_them_in() 
     let code = code_in(&told[0].content);
     // They are not told again at once.
     rig.discord.say(chat, "alice", "hello?");
-    rig.passed_over("its author waits to be let in", 1).await;
+    rig.passed_over("its author waits to be let in").await;
     let list = rig.json_of(&["pair", "list"]).await;
     assert_eq!(list[0]["user"], format!("discord/{alice}"));
     assert_eq!(list[0]["state"], "waiting");
@@ -40,7 +40,7 @@ async fn a_stranger_is_told_a_code_and_answered_once_an_operator_lets_them_in() 
     rig.cairn_with(&["pair", "revoke", &format!("discord/{alice}")]).await.ended(0);
     rig.discord.say(chat, "alice", "and now?");
     // What is said after the operator's yes would be answered.
-    rig.passed_over("its pairing was revoked", 1).await;
+    rig.passed_over("its pairing was revoked").await;
     rig.cairn_with(&["pair", "approve", &format!("discord/{alice}")]).await.ended(0);
     rig.discord.say(chat, "alice", "back again");
     let sent = rig.discord.wait_sent(chat, 6).await;
@@ -61,7 +61,7 @@ async fn whoever_is_banned_is_heard_nowhere_until_the_ban_is_lifted() {
         rig.command(ROOM, OPERATOR, "ban", &[("who", &format!("<@{alice}> for 3d sells watches"))]).await;
     assert!(ban.words().contains("is banned until 2"), "{}", ban.words());
     rig.discord.post(ROOM, "alice", "not heard").mention_bot().send();
-    rig.passed_over("banned", 1).await;
+    rig.passed_over("banned").await;
     let refused = rig.command(ROOM, "alice", "status", &[]).await;
     assert!(refused.words().contains("not set up"), "{}", refused.words());
     let listed = rig.json_of(&["ban"]).await;

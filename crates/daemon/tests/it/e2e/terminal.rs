@@ -168,7 +168,7 @@ async fn a_file_is_attached_to_the_next_message_and_its_path_is_completed() {
     terminal.wait_for("`nowhere.md` is not attached: it cannot be read: No such file");
     terminal.wait_for("> ");
     terminal.type_keys("/file th\t\r");
-    terminal.wait_for("(attached to the next message: the plan.md (22 bytes))");
+    terminal.wait_for("(attached to the next message: the plan.md (23 bytes))");
     terminal.wait_for("> ");
     terminal.type_keys("/file\r");
     terminal.wait_for("(no file is attached)");
