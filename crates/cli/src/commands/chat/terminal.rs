@@ -54,7 +54,6 @@ Ctrl-C stops an answer. Alt-Enter starts a new line. To send a line that starts 
 
 /// Reads, sends and prints until the person leaves. `history`: the file of the lines that were typed before.
 pub(super) async fn talk(talk: &Talk, history: Option<PathBuf>) -> Result<(), Failure> {
-    // The editor takes Ctrl-C for itself when it is made: whoever listens later is told of it, too.
     let editor = editor(history.as_deref()).map_err(|error| terminal_failure(&error))?;
     let editor = Arc::new(Mutex::new(editor));
     // Before the terminal is changed: whatever ends the program puts it back first.
@@ -260,7 +259,7 @@ impl Signals {
         loop {
             tokio::select! {
                 done = &mut work => return Some(done),
-                // The editor reads Ctrl-C as a key.
+                // The editor reads Ctrl-C as a key, and takes the signal for itself while it reads.
                 interrupted = self.come() => if !interrupted { return None },
             }
         }
