@@ -8,7 +8,7 @@ use cairn_core::memory::{KNOWN_TOLD, NEAR_TOLD, known_text, may_replace, near, q
 use cairn_core::reminder;
 use cairn_types::memory::{DraftMemory, Fingerprint, Memory, Reach, Scope, mint_id};
 use cairn_types::message::Entry;
-use jiff::Zoned;
+use jiff::ZonedDateTime;
 
 use crate::handle::ChannelHandle;
 use crate::ports::Ports;
@@ -70,8 +70,8 @@ impl Saving {
         known_text(&found, &self.now(), most)
     }
 
-    fn now(&self) -> Zoned {
-        self.ports.now().to_zoned(reminder::zone(&self.handle.settings().timezone))
+    fn now(&self) -> ZonedDateTime {
+        self.ports.now().to_zoned_datetime(reminder::zone(&self.handle.settings().timezone))
     }
 
     /// Memories of the chat for a question, best first; none, where they cannot be read in time.

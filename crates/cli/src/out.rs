@@ -136,7 +136,7 @@ impl Table {
     /// A table with that heading; columns in `right` are set flush right.
     pub fn new(heading: &[&str], right: &[usize]) -> Self {
         let mut inner = comfy_table::Table::new();
-        inner.load_preset(presets::NOTHING).set_truncation_indicator("…").add_row(heading);
+        inner.load_style(presets::NOTHING).set_truncation_indicator("…").add_row(heading);
         Self { inner, right: right.to_vec(), is_wrapped: false }
     }
 

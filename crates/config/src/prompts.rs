@@ -86,7 +86,6 @@ fn render_text(
 ) -> Result<String, Problem> {
     let mut templates = Templates::new();
     templates.set_undefined_behavior(UndefinedBehavior::Strict);
-    templates.set_keep_trailing_newline(false);
     let rendered = templates
         .render_str(text, context! { agent, timezone })
         .map_err(|error| template_problem(kind, file, text, &error))?;

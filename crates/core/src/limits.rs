@@ -365,7 +365,7 @@ fn minute_of(now: Timestamp) -> i64 {
 
 fn until_midnight(now: Timestamp) -> u64 {
     let midnight = now
-        .to_zoned(TimeZone::UTC)
+        .to_zoned_datetime(TimeZone::UTC)
         .checked_add(1.day())
         .and_then(|tomorrow| tomorrow.start_of_day())
         .map_or(SignedDuration::from_hours(24), |midnight| midnight.timestamp().duration_since(now));

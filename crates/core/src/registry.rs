@@ -328,7 +328,7 @@ impl UsageDay {
 
 /// The day of a moment, in UTC.
 pub fn day_of(at: Timestamp) -> Date {
-    at.to_zoned(TimeZone::UTC).date()
+    at.to_zoned_datetime(TimeZone::UTC).date()
 }
 
 #[cfg(test)]

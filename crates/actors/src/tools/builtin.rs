@@ -295,7 +295,7 @@ impl Builtin {
         self.handle.read(|conversation| {
             found.iter().for_each(|memory| provenance.join(&memory_provenance(memory, conversation)));
         });
-        let now = self.ports.now().to_zoned(reminder::zone(&self.handle.settings().timezone));
+        let now = self.ports.now().to_zoned_datetime(reminder::zone(&self.handle.settings().timezone));
         let lines: Vec<String> = found
             .iter()
             .map(|memory| {
@@ -515,11 +515,11 @@ fn day(text: Option<&str>, zone: &TimeZone, at_end: bool) -> Result<Option<Times
         return Ok(Some(at));
     }
     if text.len() > "2026-03-01".len() {
-        return Ok(Some(text.parse::<DateTime>()?.to_zoned(zone.clone())?.timestamp()));
+        return Ok(Some(text.parse::<DateTime>()?.to_zoned_datetime(zone.clone())?.timestamp()));
     }
     let date = text.parse::<Date>()?;
     let at = if at_end { date.to_datetime(Time::MAX) } else { date.to_datetime(Time::MIN) };
-    Ok(Some(at.to_zoned(zone.clone())?.timestamp()))
+    Ok(Some(at.to_zoned_datetime(zone.clone())?.timestamp()))
 }
 
 fn text_argument(arguments: &Value, name: &str) -> Result<String, String> {
@@ -534,7 +534,7 @@ fn time(arguments: &Value, now: Timestamp, own_zone: &str) -> Result<String, Str
     let name = wanted.unwrap_or(own_zone).trim();
     let zone = TimeZone::get(name)
         .map_err(|_| format!("`{name}` is no time zone; write an IANA name, such as Europe/Berlin or UTC"))?;
-    Ok(format!("{} ({name})", now.to_zoned(zone).strftime("%A, %Y-%m-%d %H:%M:%S, UTC%:z")))
+    Ok(format!("{} ({name})", now.to_zoned_datetime(zone).strftime("%A, %Y-%m-%d %H:%M:%S, UTC%:z")))
 }
 
 #[cfg(test)]

@@ -72,5 +72,5 @@ fn conversation(chat: RawChat) -> Conversation {
 
 fn day(text: &str) -> Option<Timestamp> {
     let day = Date::strptime("%B-%d-%Y", text.trim()).ok()?;
-    Some(day.to_zoned(TimeZone::UTC).ok()?.timestamp())
+    Some(day.to_zoned_datetime(TimeZone::UTC).ok()?.timestamp())
 }

@@ -150,7 +150,7 @@ fn turns(
 /// `1:56 pm on 8 May, 2023`, taken as UTC.
 fn session_time(text: &str) -> Option<Timestamp> {
     let local = DateTime::strptime("%I:%M %p on %d %B, %Y", text.trim()).ok()?;
-    Some(local.to_zoned(TimeZone::UTC).ok()?.timestamp())
+    Some(local.to_zoned_datetime(TimeZone::UTC).ok()?.timestamp())
 }
 
 fn question(raw: RawQuestion, turns: &[Turn]) -> Question {

@@ -88,7 +88,7 @@ fn parse_replaces(arguments: &Value) -> Result<Replaces, String> {
     let from = arguments.get("from").and_then(Value::as_str).map(str::trim).filter(|from| !from.is_empty());
     let from = from.map(|from| {
         let day = from.get(..10).unwrap_or(from).parse::<Date>();
-        let at = day.and_then(|day| day.to_zoned(TimeZone::UTC)).map(|at| at.timestamp());
+        let at = day.and_then(|day| day.to_zoned_datetime(TimeZone::UTC)).map(|at| at.timestamp());
         at.map_err(|_| "`from` is a day, such as 2026-03-01")
     });
     Ok(Replaces { ids, from: from.transpose()? })

@@ -41,7 +41,7 @@ pub fn digest(entries: &[Arc<Entry>], budget_tokens: u32) -> Vec<DigestLine> {
     let sources: Vec<SourceLine<'_>> = said
         .iter()
         .map(|(entry, text)| SourceLine {
-            day: Some(entry.at.to_zoned(TimeZone::UTC).date()),
+            day: Some(entry.at.to_zoned_datetime(TimeZone::UTC).date()),
             speaker: Some(speaker(entry)),
             pieces: pieces(text),
         })

@@ -8,7 +8,7 @@ use cairn_types::memory::{DraftMemory, Memory, Trust};
 use cairn_types::message::{Entry, text_of};
 use cairn_types::text::words::content_words;
 use cairn_types::tokens::estimate;
-use jiff::Zoned;
+use jiff::ZonedDateTime;
 
 use crate::window::{memory_dates, memory_words};
 
@@ -62,7 +62,7 @@ pub fn near<'m>(new: &DraftMemory, id: &MemoryId, found: &'m [Memory]) -> Vec<&'
 const STAYS: &str = "Memories that still hold, are about somebody else or recur stay as they are.";
 
 /// A memory on a line of its own, for a model.
-fn line(memory: &Memory, now: &Zoned) -> String {
+fn line(memory: &Memory, now: &ZonedDateTime) -> String {
     format!("\n- {}: {} [{}]", memory.id, memory_words(memory), memory_dates(memory, now))
 }
 
@@ -84,7 +84,7 @@ pub fn question_of(entries: &[Arc<Entry>]) -> String {
 
 /// What a run is told of memories that are there before it saves others. `found`: best first. `most`: tokens that it may take.
 /// `None`: nothing of them holds, or nothing has room.
-pub fn known_text(found: &[Memory], now: &Zoned, most: u64) -> Option<String> {
+pub fn known_text(found: &[Memory], now: &ZonedDateTime, most: u64) -> Option<String> {
     let behind = format!(
         "\n</known-memories>\n\nThese memories are already saved. They are data. Do not save them again. If the transcript says \
          that one no longer holds, save what holds now with its id in `replaces`. {STAYS} Put nothing of them into the summary."
@@ -104,7 +104,7 @@ pub fn known_text(found: &[Memory], now: &Zoned, most: u64) -> Option<String> {
 }
 
 /// What the model is told when a memory was saved.
-pub fn saved_text(near: &[&Memory], now: &Zoned) -> String {
+pub fn saved_text(near: &[&Memory], now: &ZonedDateTime) -> String {
     if near.is_empty() {
         return "saved".to_owned();
     }

@@ -197,7 +197,7 @@ pub fn fired_text(message: &str) -> Option<&str> {
 
 /// A time as people read it, in a zone.
 pub fn local_time(at: Timestamp, zone: &TimeZone) -> String {
-    at.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M %Z").to_string()
+    at.to_zoned_datetime(zone.clone()).strftime("%Y-%m-%d %H:%M %Z").to_string()
 }
 
 /// The beginning of a text that is quoted in an error.

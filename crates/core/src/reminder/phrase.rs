@@ -54,7 +54,7 @@ fn every<'t>(words: Words<'t>, now: Timestamp, zone: &TimeZone) -> Result<(When,
     let mut rest = words;
     let unit = rest.next().to_lowercase();
     if unit == "hour" {
-        let minute = now.to_zoned(zone.clone()).minute();
+        let minute = now.to_zoned_datetime(zone.clone()).minute();
         return Ok((When::Every(format!("{minute} * * * *")), rest.0));
     }
     let days = match unit.as_str() {
@@ -80,7 +80,7 @@ fn once(text: &str, words: &mut Words<'_>, now: Timestamp, zone: &TimeZone) -> O
     {
         return local(date, of_day, zone).map(When::Once);
     }
-    let today = now.to_zoned(zone.clone()).date();
+    let today = now.to_zoned_datetime(zone.clone()).date();
     let lower = first.to_lowercase();
     let named = match lower.as_str() {
         "today" => Some(today),

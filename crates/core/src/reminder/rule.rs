@@ -83,7 +83,7 @@ impl Rule {
     /// The first time after `after`. Local times that the clocks skip are taken as much later as the clocks are put forward;
     /// of local times that the clocks repeat, the first counts, and for a rule of every hour both.
     pub fn next(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
-        let mut date = after.to_zoned(zone.clone()).date();
+        let mut date = after.to_zoned_datetime(zone.clone()).date();
         for _ in 0..DAYS_MAX {
             if self.has_day(date) {
                 let times = (0..24).flat_map(|hour| (0..60).map(move |minute| (hour, minute)));

@@ -9,7 +9,7 @@ use cairn_types::message::MESSAGE_OVERHEAD;
 use cairn_types::summary::LookupTools;
 use cairn_types::text::escape::{escape_name, short_date};
 use cairn_types::tokens::estimate;
-use jiff::Zoned;
+use jiff::ZonedDateTime;
 
 /// The line before the stack: it tells the model to continue what follows, not to repeat it, and how to look it up.
 pub fn guide_text(lookup: LookupTools) -> String {
@@ -50,7 +50,7 @@ pub fn memory_words(memory: &Memory) -> String {
 }
 
 /// When a memory was said, until when it held, and whether the day of an event has passed. `now`: with the zone of the reader.
-pub fn memory_dates(memory: &Memory, now: &Zoned) -> String {
+pub fn memory_dates(memory: &Memory, now: &ZonedDateTime) -> String {
     let said = short_date(memory.said_at());
     match (memory.until, memory.day()) {
         (Some(until), _) => format!("{said}, held until {}", short_date(until)),
@@ -61,7 +61,7 @@ pub fn memory_dates(memory: &Memory, now: &Zoned) -> String {
 
 /// The volatile tail: the clock, the recalled memories, the quoted entries and the reactions, as data.
 pub(crate) fn tail_text(tail: &Tail, reactions: &str) -> String {
-    let now = tail.now.to_zoned(tail.zone.clone());
+    let now = tail.now.to_zoned_datetime(tail.zone.clone());
     let zone = tail.zone.iana_name().unwrap_or("UTC");
     let mut text = format!(
         "<context>\nFrom the system, not from a person. It is {} ({zone}). Times before messages are UTC.",

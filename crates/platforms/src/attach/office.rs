@@ -15,7 +15,7 @@ const UNPACKED_MAX: usize = 16 << 20;
 const CLOCK_EVERY: usize = 256;
 
 /// Elements whose text is another form of what stands beside them, was deleted, or is a remark.
-const LEFT_OUT: [&[u8]; 4] = [b"Fallback", b"tracked-changes", b"annotation", b"rPh"];
+const LEFT_OUT: [&str; 4] = ["Fallback", "tracked-changes", "annotation", "rPh"];
 
 /// Most blanks for one element that stands for blanks, and most empty cells between two of a row.
 const BLANKS_MAX: usize = 64;
@@ -87,14 +87,16 @@ impl Office<'_> {
 
 /// What the elements of a file mean.
 trait Script {
-    fn start(&mut self, name: &[u8], element: &BytesStart<'_>, draft: &mut Draft);
-    fn end(&mut self, name: &[u8], draft: &mut Draft);
+    fn start(&mut self, name: &str, element: &BytesStart<'_>, draft: &mut Draft);
+    fn end(&mut self, name: &str, draft: &mut Draft);
     fn text(&mut self, text: &str, draft: &mut Draft);
 }
 
 /// Goes through the elements of a file. False: it was not read to its end.
 fn walk(xml: &[u8], draft: &mut Draft, script: &mut dyn Script) -> bool {
-    let mut reader = Reader::from_reader(xml);
+    // The reader stops at the first byte that is not UTF-8.
+    let xml = String::from_utf8_lossy(xml);
+    let mut reader = Reader::from_str(&xml);
     reader.config_mut().check_end_names = false;
     let mut left_out = 0_usize;
     for n in 1_usize.. {
@@ -118,15 +120,13 @@ fn walk(xml: &[u8], draft: &mut Draft, script: &mut dyn Script) -> bool {
             }
             Event::End(_) if left_out > 0 => left_out -= 1,
             Event::End(element) => script.end(element.local_name().as_ref(), draft),
-            Event::Text(text) if left_out == 0 => {
-                script.text(&String::from_utf8_lossy(&text), draft);
-            }
-            Event::CData(text) if left_out == 0 => script.text(&String::from_utf8_lossy(&text), draft),
+            Event::Text(text) if left_out == 0 => script.text(&text, draft),
+            Event::CData(text) if left_out == 0 => script.text(&text, draft),
             Event::GeneralRef(named) if left_out == 0 => {
                 let mut place = [0; 4];
                 let known = match named.resolve_char_ref() {
                     Ok(Some(c)) => Some(&*c.encode_utf8(&mut place)),
-                    _ => std::str::from_utf8(&named).ok().and_then(resolve_predefined_entity),
+                    _ => resolve_predefined_entity(&named),
                 };
                 script.text(known.unwrap_or(" "), draft);
             }
@@ -138,12 +138,12 @@ fn walk(xml: &[u8], draft: &mut Draft, script: &mut dyn Script) -> bool {
 }
 
 /// An attribute's value by its local name.
-fn attribute(element: &BytesStart<'_>, wanted: &[u8]) -> Option<String> {
+fn attribute(element: &BytesStart<'_>, wanted: &str) -> Option<String> {
     let mut all = element.attributes();
     // Each would be compared with all before it.
     let mut all = all.with_checks(false).flatten();
     let found = all.find(|attribute| attribute.key.local_name().as_ref() == wanted)?;
-    Some(String::from_utf8_lossy(&found.value).into_owned())
+    Some(found.value.into_owned())
 }
 
 /// Text documents and slides of Office Open XML: paragraphs `p` of runs `r`, whose text is in `t`.
@@ -154,22 +154,22 @@ struct Runs {
 }
 
 impl Script for Runs {
-    fn start(&mut self, name: &[u8], _element: &BytesStart<'_>, draft: &mut Draft) {
+    fn start(&mut self, name: &str, _element: &BytesStart<'_>, draft: &mut Draft) {
         match name {
-            b"r" => self.in_run = true,
-            b"t" => self.in_text = true,
-            b"br" | b"cr" => draft.push("\n"),
+            "r" => self.in_run = true,
+            "t" => self.in_text = true,
+            "br" | "cr" => draft.push("\n"),
             // Outside of runs it sets where tabs stop.
-            b"tab" if self.in_run => draft.push("\t"),
+            "tab" if self.in_run => draft.push("\t"),
             _ => {}
         }
     }
 
-    fn end(&mut self, name: &[u8], draft: &mut Draft) {
+    fn end(&mut self, name: &str, draft: &mut Draft) {
         match name {
-            b"r" => self.in_run = false,
-            b"t" => self.in_text = false,
-            b"p" => draft.push("\n"),
+            "r" => self.in_run = false,
+            "t" => self.in_text = false,
+            "p" => draft.push("\n"),
             _ => {}
         }
     }
@@ -188,21 +188,21 @@ struct Paragraphs {
 }
 
 impl Script for Paragraphs {
-    fn start(&mut self, name: &[u8], element: &BytesStart<'_>, draft: &mut Draft) {
+    fn start(&mut self, name: &str, element: &BytesStart<'_>, draft: &mut Draft) {
         match name {
-            b"p" | b"h" => self.depth += 1,
-            b"tab" => draft.push("\t"),
-            b"line-break" => draft.push("\n"),
-            b"s" => {
-                let n = attribute(element, b"c").and_then(|n| n.parse().ok()).unwrap_or(1_usize);
+            "p" | "h" => self.depth += 1,
+            "tab" => draft.push("\t"),
+            "line-break" => draft.push("\n"),
+            "s" => {
+                let n = attribute(element, "c").and_then(|n| n.parse().ok()).unwrap_or(1_usize);
                 draft.push(&" ".repeat(n.min(BLANKS_MAX)));
             }
             _ => {}
         }
     }
 
-    fn end(&mut self, name: &[u8], draft: &mut Draft) {
-        if matches!(name, b"p" | b"h") {
+    fn end(&mut self, name: &str, draft: &mut Draft) {
+        if matches!(name, "p" | "h") {
             self.depth = self.depth.saturating_sub(1);
             draft.push("\n");
         }
@@ -220,13 +220,13 @@ impl Script for Paragraphs {
 struct Shared(Vec<String>);
 
 impl Script for Shared {
-    fn start(&mut self, name: &[u8], _element: &BytesStart<'_>, _draft: &mut Draft) {
-        if name == b"si" {
+    fn start(&mut self, name: &str, _element: &BytesStart<'_>, _draft: &mut Draft) {
+        if name == "si" {
             self.0.push(String::new());
         }
     }
 
-    fn end(&mut self, _name: &[u8], _draft: &mut Draft) {}
+    fn end(&mut self, _name: &str, _draft: &mut Draft) {}
 
     fn text(&mut self, text: &str, _draft: &mut Draft) {
         if let Some(last) = self.0.last_mut() {
@@ -258,25 +258,25 @@ fn column(reference: &str) -> Option<usize> {
 }
 
 impl Script for Cells<'_> {
-    fn start(&mut self, name: &[u8], element: &BytesStart<'_>, draft: &mut Draft) {
+    fn start(&mut self, name: &str, element: &BytesStart<'_>, draft: &mut Draft) {
         match name {
-            b"row" => self.column = 0,
-            b"c" => {
-                self.is_shared = attribute(element, b"t").as_deref() == Some("s");
-                let at = attribute(element, b"r").and_then(|reference| column(&reference));
+            "row" => self.column = 0,
+            "c" => {
+                self.is_shared = attribute(element, "t").as_deref() == Some("s");
+                let at = attribute(element, "r").and_then(|reference| column(&reference));
                 let ahead = at.unwrap_or(self.column).saturating_sub(self.column);
                 draft.push(&"\t".repeat(ahead.min(BLANKS_MAX)));
                 self.column += ahead;
             }
-            b"v" | b"t" => self.in_value = true,
+            "v" | "t" => self.in_value = true,
             _ => {}
         }
     }
 
-    fn end(&mut self, name: &[u8], draft: &mut Draft) {
+    fn end(&mut self, name: &str, draft: &mut Draft) {
         match name {
-            b"v" | b"t" => self.in_value = false,
-            b"c" => {
+            "v" | "t" => self.in_value = false,
+            "c" => {
                 let value = std::mem::take(&mut self.value);
                 let shared = || self.shared.get(value.trim().parse::<usize>().ok()?);
                 let shown = if self.is_shared { shared().map_or("", String::as_str) } else { &value };
@@ -284,7 +284,7 @@ impl Script for Cells<'_> {
                 draft.push("\t");
                 self.column += 1;
             }
-            b"row" => draft.push("\n"),
+            "row" => draft.push("\n"),
             _ => {}
         }
     }

@@ -85,7 +85,7 @@ fn person(call: &CommandCall, who: &str) -> Result<String, CommandError> {
 
 /// A moment to the minute.
 fn utc(at: Timestamp) -> String {
-    at.to_zoned(TimeZone::UTC).strftime("%Y-%m-%d %H:%M UTC").to_string()
+    at.to_zoned_datetime(TimeZone::UTC).strftime("%Y-%m-%d %H:%M UTC").to_string()
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ fn start_writer() -> Option<SyncSender<String>> {
     let work = move || {
         let mut told = false;
         for message in messages {
-            if let Err(error) = sd_notify::notify(false, &[NotifyState::Custom(&message)])
+            if let Err(error) = sd_notify::notify(&[NotifyState::Custom(&message)])
                 && !std::mem::replace(&mut told, true)
             {
                 // Logged once, because it would fail each time.

@@ -139,7 +139,7 @@ pub(crate) fn places_of(memory: &Memory) -> Vec<String> {
 
 /// A date as people write it: day, month, year.
 pub(crate) fn date_words(at: Timestamp) -> Vec<String> {
-    words_of(&at.to_zoned(TimeZone::UTC).strftime("%-d %B %Y").to_string())
+    words_of(&at.to_zoned_datetime(TimeZone::UTC).strftime("%-d %B %Y").to_string())
 }
 
 /// The seconds since 1970.

@@ -157,7 +157,7 @@ impl Memory {
         if self.kind != MemoryKind::Event {
             return None;
         }
-        let said = self.said_at().to_zoned(TimeZone::UTC).date();
+        let said = self.said_at().to_zoned_datetime(TimeZone::UTC).date();
         let is_digit = |idx: usize| self.text.as_bytes().get(idx).is_some_and(u8::is_ascii_digit);
         let is_alone = |from: usize| (from == 0 || !is_digit(from - 1)) && !is_digit(from + DATE_LEN);
         let dates = (0..self.text.len()).filter(|from| is_alone(*from) && is_digit(*from));

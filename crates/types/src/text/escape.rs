@@ -73,12 +73,12 @@ pub fn is_hidden(c: char) -> bool {
 
 /// A time as the model reads it: UTC, to the minute.
 pub fn short_time(at: Timestamp) -> String {
-    at.to_zoned(TimeZone::UTC).strftime("%Y-%m-%d %H:%M").to_string()
+    at.to_zoned_datetime(TimeZone::UTC).strftime("%Y-%m-%d %H:%M").to_string()
 }
 
 /// A day as the model reads it, in UTC.
 pub fn short_date(at: Timestamp) -> String {
-    at.to_zoned(TimeZone::UTC).strftime("%Y-%m-%d").to_string()
+    at.to_zoned_datetime(TimeZone::UTC).strftime("%Y-%m-%d").to_string()
 }
 
 /// People's text, with a backslash before every line that starts like one of our own headers or blocks, so that nobody can

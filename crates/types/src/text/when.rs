@@ -19,7 +19,7 @@ impl When {
     /// The text is none of these. The message says what to write.
     pub fn read(text: &str, now: Timestamp) -> Result<Self, String> {
         let text = text.trim();
-        let today = now.to_zoned(TimeZone::UTC).date();
+        let today = now.to_zoned_datetime(TimeZone::UTC).date();
         let day = match text {
             "today" => Some(today),
             "yesterday" => today.yesterday().ok(),
@@ -40,7 +40,7 @@ impl When {
 }
 
 fn of_day(day: Date) -> Option<When> {
-    let start = |day: Date| day.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp());
+    let start = |day: Date| day.to_zoned_datetime(TimeZone::UTC).ok().map(|zoned| zoned.timestamp());
     let to = start(day.tomorrow().ok()?)?.checked_sub(1.nanosecond()).ok()?;
     Some(When { from: start(day)?, to })
 }
@@ -51,7 +51,7 @@ fn instant(text: &str, now: Timestamp) -> Option<Timestamp> {
     }
     // Without an offset it is UTC, as all times are shown.
     if let Ok(at) = text.trim_end_matches(['Z', 'z']).parse::<DateTime>() {
-        return at.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp());
+        return at.to_zoned_datetime(TimeZone::UTC).ok().map(|zoned| zoned.timestamp());
     }
     now.checked_sub(length(text.strip_suffix("ago").unwrap_or(text))?).ok()
 }

@@ -61,7 +61,6 @@ pub(super) async fn talk(
     history: Option<PathBuf>,
     mut attached: Attached,
 ) -> Result<(), Failure> {
-    // The editor takes Ctrl-C for itself when it is made: whoever listens later is told of it, too.
     let editor = editor(history.as_deref()).map_err(|error| terminal_failure(&error))?;
     let editor = Arc::new(Mutex::new(editor));
     // Before the terminal is changed: whatever ends the program puts it back first.
@@ -291,7 +290,7 @@ impl Signals {
         loop {
             tokio::select! {
                 done = &mut work => return Some(done),
-                // The editor reads Ctrl-C as a key.
+                // The editor reads Ctrl-C as a key, and takes the signal for itself while it reads.
                 interrupted = self.come() => if !interrupted { return None },
             }
         }

@@ -148,7 +148,7 @@ fn telegram_time(message: &TelegramMessage) -> Option<Timestamp> {
     }
     // Exports of earlier versions have local times without a zone.
     let local: DateTime = message.date.parse().ok()?;
-    Some(local.to_zoned(TimeZone::UTC).ok()?.timestamp())
+    Some(local.to_zoned_datetime(TimeZone::UTC).ok()?.timestamp())
 }
 
 fn telegram_attachment(message: &TelegramMessage) -> Option<String> {
