@@ -169,7 +169,7 @@ impl From<ConfigError> for Failure {
             return Self::usage(message, hint);
         }
         let found = REFERENCES.into_iter().find(|file| Path::new(file).is_file());
-        let reference = found.unwrap_or("config/config.toml of the source");
+        let reference = found.unwrap_or("`cairn config schema`");
         Self::usage(error.to_string(), format!("{reference} explains every key"))
     }
 }

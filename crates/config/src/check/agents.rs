@@ -156,8 +156,8 @@ fn warn_of_windows(
         let window = WindowSize::resolve(of_agent, of_model, None, default_window, model.max_output_tokens);
         if window.window_tokens < agent.window_guard.warn_tokens {
             check.warn(format!(
-                "agent `{}`: the window of `{id}` is small: {} tokens ({}), below window_guard.warn_tokens = {}; it is \
-                 used as it is",
+                "agent `{}`: the window of `{id}` is small: {} tokens ({}), below window_guard.warn_tokens = {}; summaries \
+                 will be frequent and short",
                 agent.id,
                 window.window_tokens,
                 window.source.origin(),

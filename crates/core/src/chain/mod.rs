@@ -130,7 +130,8 @@ pub fn guard(chain: &[(&str, WindowSize)], guard: &WindowGuard) -> Vec<Guarded> 
             (false, _) => "",
         };
         Guarded::Warned(format!(
-            "the window of `{model}` is small: {tokens} tokens ({}), below window_guard.warn_tokens = {}{why}",
+            "the window of `{model}` is small: {tokens} tokens ({}), below window_guard.warn_tokens = {}{why}; if the \
+             model takes more, set its `context_window`",
             window.source.origin(),
             guard.warn_tokens
         ))

@@ -211,8 +211,9 @@ fn asker(request: &ChatRequest) -> Option<String> {
 fn spoken(request: &ChatRequest, question: &str) -> Arc<Entry> {
     let (name, time) = newest_header(request).unzip();
     let at = DateTime::strptime("%Y-%m-%d %H:%M", time.unwrap_or_default()).ok();
-    let at =
-        at.and_then(|at| at.to_zoned_datetime(TimeZone::UTC).ok()).map_or(Timestamp::UNIX_EPOCH, |at| at.timestamp());
+    let at = at
+        .and_then(|at| at.to_zoned_datetime(TimeZone::UTC).ok())
+        .map_or(Timestamp::UNIX_EPOCH, |at| at.timestamp());
     let turn = TurnId::new("t1");
     Arc::new(Entry {
         author: name.map(|name| Author { id: name.clone(), name }),

@@ -65,11 +65,11 @@ fn hint(name: &str) -> String {
     };
     let commands: Vec<&str> = COMMANDS.iter().map(|command| command.name).collect();
     match (meant(&commands), meant(&OF_A_SHELL)) {
-        (Some(command), _) => format!("did you mean `{command}`? The command `help` lists them"),
+        (Some(command), _) => format!("did you mean `{command}`? `/help` lists the commands"),
         (None, Some(command)) => {
-            format!("did you mean `cairn {command}`, in a shell? `help` lists the commands of chats")
+            format!("did you mean `cairn {command}`, in a shell? `/help` lists the commands of chats")
         }
-        (None, None) => "the command `help` lists them".to_owned(),
+        (None, None) => "`/help` lists the commands".to_owned(),
     }
 }
 
