@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use cairn_api::error::ApiError;
 use cairn_types::command::ban_length;
-use cairn_types::ids::{AgentId, ChannelId, OutboxId};
+use cairn_types::ids::{AgentId, ChannelId, LOCAL_PLATFORM, OutboxId};
 use cairn_types::people::pairing::Pairing;
 use cairn_types::ports::{SendError, SendPart};
 use cairn_types::texts::{Key, Languages};
@@ -96,7 +96,7 @@ pub async fn set_private(
 ) -> Result<Json<Vec<PrivateRecord>>, ApiError> {
     admin.runtime()?;
     let (user, chat) = match (request.user, request.chat) {
-        (Some(user), None) if is_person(&user) => (user, None),
+        (Some(user), None) if is_person(&user) || is_local(&user) => (user, None),
         (Some(user), None) => return Err(no_person(&user)),
         (None, Some(chat)) => match chat
             .split_once('/')
@@ -110,6 +110,13 @@ pub async fn set_private(
     };
     admin.people.set_private(user, chat, request.on).await?;
     Ok(Json(admin.people.private()))
+}
+
+/// Whether it names somebody of local channels, such as `local/ada`.
+fn is_local(user: &str) -> bool {
+    user.strip_prefix(LOCAL_PLATFORM)
+        .and_then(|name| name.strip_prefix('/'))
+        .is_some_and(|name| !name.is_empty())
 }
 
 fn no_person(user: &str) -> ApiError {

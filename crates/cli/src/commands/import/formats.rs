@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn chatgpt_shows_the_branch_that_was_shown_last() {
-        let file = r#"[{"title": "Boats", "create_time": 1704103200.0, "conversation_id": "c1", "current_node": "d", "mapping": {
+        let file = r#"[{"title": "Boats", "create_time": 1704103200.0, "id": "c1", "conversation_id": "c1", "current_node": "d", "mapping": {
           "r": {"id": "r", "message": null, "parent": null, "children": ["s"]},
           "s": {"id": "s", "parent": "r", "children": ["a"], "message": {"id": "s", "author": {"role": "system"},
                 "create_time": null, "content": {"content_type": "text", "parts": [""]}, "metadata": {}}},

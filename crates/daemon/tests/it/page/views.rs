@@ -297,6 +297,8 @@ async fn people_are_banned_and_let_in_again_and_what_they_cost_is_shown() {
     site.post("/people/private", &cookie, "chat=telegram%2F-100").await.is(303);
     let left = site.home.cairn(&["private", "off", "--user", "telegram/7"]).ended(0);
     assert_eq!(left.stdout, "nobody is private\n");
+    site.home.cairn(&["private", "on", "--user", "local/anna"]).ended(0);
+    assert_eq!(site.home.json(&["private"])[0]["who"], "local/anna");
     let spend = site.view("/spend?by=person&then=model", &cookie).await.is(200).body;
     assert!(spend.contains("local/anna") && spend.contains("cairn spend --by person,model"), "{spend}");
     site.view("/spend?from=yesterday", &cookie).await.is(400);

@@ -13,8 +13,11 @@ use crate::jsonl::{self, TextPart};
 struct GptTalk {
     #[serde(default)]
     title: Option<String>,
-    #[serde(default, alias = "id")]
+    /// Newer exports have both, with one value.
+    #[serde(default)]
     conversation_id: Option<String>,
+    #[serde(default)]
+    id: Option<String>,
     mapping: HashMap<String, GptNode>,
     #[serde(default)]
     current_node: Option<String>,
@@ -75,7 +78,7 @@ pub(super) fn chatgpt(bytes: &[u8], roles: &Roles) -> Result<Vec<Talk>, String> 
 }
 
 fn gpt_talk(idx: usize, mut from: GptTalk, roles: &Roles) -> Result<Talk, String> {
-    let id = from.conversation_id.unwrap_or_else(|| format!("conversation-{}", idx + 1));
+    let id = from.conversation_id.or(from.id).unwrap_or_else(|| format!("conversation-{}", idx + 1));
     let title = from.title.filter(|title| !title.is_empty()).unwrap_or_else(|| id.clone());
     let mut talk = Talk { id, title, direct: true, messages: Vec::new(), left_out: 0 };
     // The branch that was shown last, from its end to the root; regenerated answers are other branches.
