@@ -311,7 +311,7 @@ impl Runtime {
         self.shared.directory.ask(channel, Create::No, cancel).await?
     }
 
-    /// The reminders of a channel, or of all channels by name, at most `limit`.
+    /// The reminders of a channel, or of all, at most `limit`; the next one first.
     ///
     /// # Errors
     /// The store failed.
@@ -320,7 +320,9 @@ impl Runtime {
         channel: Option<&ChannelId>,
         limit: usize,
     ) -> Result<Vec<(ChannelId, Reminder)>, RuntimeError> {
-        Ok(self.shared.ports.store.reminders(channel, limit).await?)
+        let mut found = self.shared.ports.store.reminders(channel, limit).await?;
+        found.sort_by_key(|(_, reminder)| reminder.due);
+        Ok(found)
     }
 
     /// Counts a command that reads or writes what is stored, against the limits of its caller and its channel.

@@ -107,7 +107,7 @@ pub(super) async fn talk(
             Ok(ControlFlow::Continue(())) => {}
             Ok(ControlFlow::Break(())) => return Ok(()),
             Err(NoAnswer::Refused(error)) => refused(&error),
-            Err(NoAnswer::Lost(failure)) => return Err(failure),
+            Err(NoAnswer::Lost(failure)) => return lost(failure),
         }
     }
 }
@@ -125,8 +125,14 @@ pub(super) async fn once(talk: &Talk, text: &str, mut attached: Attached) -> Res
             refused(&error);
             Err(Failure::Silent(exit::FAILED))
         }
-        Err(NoAnswer::Lost(failure)) => Err(failure),
+        Err(NoAnswer::Lost(failure)) => lost(failure),
     }
+}
+
+/// Ends the line of a half answer before the error.
+fn lost(failure: Failure) -> Result<(), Failure> {
+    out::line("")?;
+    Err(failure)
 }
 
 /// Attaches the file of a line `/file`, and names what goes with the next message.
