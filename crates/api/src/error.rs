@@ -122,9 +122,11 @@ impl From<BadChannel> for ApiError {
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         let (status, code, hint) = match &error {
-            StoreError::DiskFull { .. } => {
-                (StatusCode::SERVICE_UNAVAILABLE, "disk_full", "make room on the disk, then send again what was refused")
-            }
+            StoreError::DiskFull { .. } => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "disk_full",
+                "make room on the disk, then send again what was refused",
+            ),
             StoreError::Closed => {
                 (StatusCode::SERVICE_UNAVAILABLE, "stopping", "start the daemon again with `cairn run`")
             }
