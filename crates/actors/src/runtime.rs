@@ -311,7 +311,7 @@ impl Runtime {
         self.shared.directory.ask(channel, Create::No, cancel).await?
     }
 
-    /// The reminders of a channel, or of all, at most `limit`; the next one first.
+    /// The reminders of a channel, or of all channels by name, at most `limit`, in the order in which they are due.
     ///
     /// # Errors
     /// The store failed.
@@ -320,9 +320,7 @@ impl Runtime {
         channel: Option<&ChannelId>,
         limit: usize,
     ) -> Result<Vec<(ChannelId, Reminder)>, RuntimeError> {
-        let mut found = self.shared.ports.store.reminders(channel, limit).await?;
-        found.sort_by_key(|(_, reminder)| reminder.due);
-        Ok(found)
+        Ok(self.shared.ports.store.reminders(channel, limit).await?)
     }
 
     /// Counts a command that reads or writes what is stored, against the limits of its caller and its channel.

@@ -1,12 +1,8 @@
 //! Messages and commands as they are sent to the socket, and the replies to commands.
 
-use std::borrow::Cow;
-
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use cairn_types::ids::MessageId;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 /// Most files of one message.
 pub const FILES_MAX: usize = 10;
@@ -43,19 +39,8 @@ pub struct IncomingFile {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub media_type: Option<String>,
     /// In base64.
-    #[serde(rename = "data", serialize_with = "to_base64", deserialize_with = "from_base64")]
+    #[serde(rename = "data", with = "cairn_types::wire::base64")]
     pub bytes: Vec<u8>,
-}
-
-fn to_base64<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&STANDARD.encode(bytes))
-}
-
-fn from_base64<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
-    #[derive(Deserialize)]
-    struct Text<'t>(#[serde(borrow)] Cow<'t, str>);
-    let Text(text) = Text::deserialize(deserializer)?;
-    STANDARD.decode(text.as_bytes()).map_err(|_| serde::de::Error::custom("`data` of a file is not base64"))
 }
 
 /// The body of `POST /v1/channels/{C}/commands`.

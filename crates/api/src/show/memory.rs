@@ -28,7 +28,7 @@ impl Show for [Memory] {
                 words(&memory.scope),
                 words(memory.subject.as_deref().unwrap_or_default()),
                 words(memory.sightings),
-                words(sayer(memory)),
+                words(speaker_name(memory)),
                 time(memory.created_at),
                 words(&memory.text),
             ]
@@ -92,13 +92,13 @@ fn place(of: &ChannelId, from: Option<Seq>, to: Option<Seq>) -> Cell {
     cell
 }
 
-/// Whose word it is, and that it is an operator's only where it is.
-/// Who said it, by name where it is known.
-fn sayer(memory: &Memory) -> &str {
+/// The speaker's name, or else their id, of operators too.
+fn speaker_name(memory: &Memory) -> &str {
     let by = memory.source.by.as_ref().map(|by| by.name.as_str());
     by.or_else(|| memory.said_by()).unwrap_or_default()
 }
 
+/// Whose word it is, and that it is an operator's only where it is.
 fn said_by(memory: &Memory) -> String {
     let source = &memory.source;
     let who = match (source.by.as_ref().or(source.told_by.as_ref()), memory.speaker()) {

@@ -135,23 +135,8 @@ pub struct File {
     /// A voice message: its author spoke it for this chat.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub spoken: bool,
-    #[serde(with = "as_base64")]
+    #[serde(with = "cairn_types::wire::base64")]
     pub data: Vec<u8>,
-}
-
-mod as_base64 {
-    use base64::Engine as _;
-    use base64::engine::general_purpose::STANDARD;
-    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer, de};
-
-    pub(super) fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
-        STANDARD.encode(bytes).serialize(serializer)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        STANDARD.decode(text).map_err(|_| de::Error::custom("`data` of a file is not base64"))
-    }
 }
 
 /// A message, or what it says after an edit.

@@ -206,8 +206,8 @@ impl Discord {
         self.parts.rest.forget_rejection();
         let private_chats = self.private_chats(&ports).await;
         self.sessions.take_up(&self.parts.places, self.parts.pairing_store.clock().now());
-        let inbox = InboundHandler::new(self.parts.clone(), ports, private_chats);
-        let inbox = Inbox::new(Arc::new(inbox), self.sessions.clone());
+        let inbound = InboundHandler::new(self.parts.clone(), ports, private_chats, self.sessions.clone());
+        let inbox = Inbox::new(Arc::new(inbound));
         let gateway = Gateway {
             rest: self.parts.rest.clone(),
             link: self.parts.link.clone(),

@@ -20,7 +20,7 @@ pub struct ReminderParams {
     pub channel: Option<String>,
 }
 
-/// `GET /v1/reminders`: of a channel, or of all by name, the first of them.
+/// `GET /v1/reminders`: of a channel, or of all, the next one first.
 pub async fn list(
     State(admin): State<Shared>,
     Params(query): Params<ReminderParams>,

@@ -108,7 +108,7 @@ async fn supervise(adapter: Arc<dyn Adapter>, ports: AdapterPorts, stop: Cancell
         } else {
             tracing::warn!(platform, %reason, %hint, retry_secs, "the adapter failed; it restarts");
         }
-        // After the log, which then tells more of a state that is shown.
+        // After the log: who sees the state finds its reason there.
         adapter.set_state(state, Some(&failure));
         tokio::select! {
             () = stop.cancelled() => return,

@@ -68,7 +68,7 @@ impl Reads<'_> {
         Ok(due)
     }
 
-    /// The reminders of a channel, or of all by name, at most so many.
+    /// The reminders of a channel, or of all by name, at most so many, in the order in which they are due.
     pub(crate) fn reminders(
         &self,
         channel: Option<&ChannelId>,
@@ -85,6 +85,7 @@ impl Reads<'_> {
             }
         }
         found.truncate(limit);
+        found.sort_by_key(|(_, reminder)| reminder.due);
         Ok(found)
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod address;
 pub mod backoff;
+pub mod base64;
 pub mod body;
 pub mod format;
 pub mod sse;

@@ -51,8 +51,8 @@ fn place(line_no: Option<u64>) -> String {
     line_no.map_or_else(String::new, |line_no| format!("line {line_no}: "))
 }
 
-/// Sends a message with what is attached and prints its reply, or runs a command. False: it failed, or a call was denied. `line_no`: its line
-/// of the input, for what is told of it.
+/// Sends a message with what is attached and prints its reply, or runs a command. False: it failed, or a call was denied.
+/// `line_no`: its line of the input, for what is told of it.
 async fn answer(
     talk: &Talk,
     line: &str,

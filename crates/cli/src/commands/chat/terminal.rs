@@ -53,7 +53,8 @@ Also in `cairn chat`:
 - `/file PATH`: attach a file to the next message; without PATH: detach all
 - `/quit`: exit (or press Ctrl-D)
 
-Ctrl-C stops an answer; what is typed during one is sent after it. Alt-Enter starts a new line. To send a line that starts with /, write //.";
+Ctrl-C stops an answer; what you type during an answer is sent after it. Alt-Enter starts a new line.
+To send a line that starts with /, write //.";
 
 /// Reads, sends and prints until the person leaves. `history`: the file of the lines that were typed before.
 pub(super) async fn talk(

@@ -56,8 +56,10 @@ impl Runs {
         let took = Duration::from_millis(end.duration_ms).as_secs_f64();
         let size = end.summary_size.filter(|_| end.outcome == RunOutcome::Committed);
         let what = size.map_or_else(
-            // A merge has no source of its own, and neither has one whose model failed.
-            || if end.outcome == RunOutcome::Committed { "done" } else { end.outcome.name() }.to_owned(),
+            || match end.outcome {
+                RunOutcome::Committed => "an extract stands in, since the model made no summary".to_owned(),
+                outcome => outcome.name().to_owned(),
+            },
             |size| format!("{} -> {} tokens", grouped(size.source_tokens), grouped(u64::from(size.tokens))),
         );
         let meanwhile = match self.answers.get(&end.run) {

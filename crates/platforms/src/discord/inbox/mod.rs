@@ -138,6 +138,7 @@ pub(super) struct InboundHandler {
     pub(super) link: Arc<Link>,
     pub(super) places: Arc<Places>,
     pub(super) outbox: Arc<Outbox>,
+    sessions: Arc<Sessions>,
     pub(super) me: Mutex<Option<UserId>>,
     /// Private chats with the bot, which are in no server's list.
     private_chats: Mutex<HashSet<ChannelId>>,
@@ -147,7 +148,12 @@ pub(super) struct InboundHandler {
 }
 
 impl InboundHandler {
-    pub(super) fn new(parts: super::Parts, ports: AdapterPorts, private_chats: HashSet<ChannelId>) -> Self {
+    pub(super) fn new(
+        parts: super::Parts,
+        ports: AdapterPorts,
+        private_chats: HashSet<ChannelId>,
+        sessions: Arc<Sessions>,
+    ) -> Self {
         let super::Parts { chat, pairing_store, rest, link, places, outbox } = parts;
         Self {
             path: InboundPath::new(link.platform(), chat, ports, pairing_store),
@@ -155,6 +161,7 @@ impl InboundHandler {
             link,
             places,
             outbox,
+            sessions,
             me: Mutex::new(None),
             private_chats: Mutex::new(private_chats),
             catch_ups: CatchUps::default(),
@@ -169,6 +176,15 @@ impl InboundHandler {
     pub(super) fn oldest(&self) -> u64 {
         let max_age = self.path.chat.get().catch_up.max_age;
         id_at(self.path.now().checked_sub(max_age).unwrap_or(jiff::Timestamp::UNIX_EPOCH))
+    }
+
+    /// If no work is left, all events so far are with the runtime.
+    fn settle(&self, chat_queues: &ChatQueues<ChannelId, Item>) {
+        self.sessions.settle(|| {
+            chat_queues.is_idle()
+                && !self.catch_ups.is_open()
+                && self.commands.available_permits() == COMMANDS_MAX
+        });
     }
 
     /// Reads an event. One that cannot be read is counted and skipped.
@@ -222,42 +238,16 @@ impl InboundHandler {
 pub(super) struct Inbox {
     inbound: Arc<InboundHandler>,
     chat_queues: Arc<ChatQueues<ChannelId, Item>>,
-    sessions: Arc<Sessions>,
     tasks: Tasks,
     _stop: DropGuard,
 }
 
-/// Work of the inbox. When it ends, sessions may count as with the runtime.
-struct Work {
-    inbound: Arc<InboundHandler>,
-    chat_queues: Arc<ChatQueues<ChannelId, Item>>,
-    sessions: Arc<Sessions>,
-}
-
-impl Work {
-    fn settle(&self) {
-        self.sessions.settle(|| {
-            self.chat_queues.is_idle()
-                && !self.inbound.catch_ups.is_open()
-                && self.inbound.commands.available_permits() == COMMANDS_MAX
-        });
-    }
-}
-
 impl Inbox {
     /// Dropping the inbox stops its tasks.
-    pub(super) fn new(inbound: Arc<InboundHandler>, sessions: Arc<Sessions>) -> Self {
+    pub(super) fn new(inbound: Arc<InboundHandler>) -> Self {
         inbound.link.set_queue(0);
         let (tasks, stop) = Tasks::new();
-        Self { inbound, chat_queues: Arc::default(), sessions, tasks, _stop: stop }
-    }
-
-    fn work(&self) -> Work {
-        Work {
-            inbound: self.inbound.clone(),
-            chat_queues: self.chat_queues.clone(),
-            sessions: self.sessions.clone(),
-        }
+        Self { inbound, chat_queues: Arc::default(), tasks, _stop: stop }
     }
 
     fn push(&self, channel: ChannelId, item: Item) {
@@ -278,10 +268,10 @@ impl Inbox {
                     inbound.handle(channel, item).await;
                 }
             };
-            let work = self.work();
+            let (inbound, chat_queues) = (self.inbound.clone(), self.chat_queues.clone());
             self.tasks.spawn(async move {
-                work_off(work.chat_queues.clone(), channel, handle).await;
-                work.settle();
+                work_off(chat_queues.clone(), channel, handle).await;
+                inbound.settle(&chat_queues);
             });
         }
     }
@@ -468,11 +458,11 @@ impl Inbox {
             );
             return;
         };
-        let work = self.work();
+        let (inbound, chat_queues) = (self.inbound.clone(), self.chat_queues.clone());
         self.tasks.spawn(async move {
-            work.inbound.answer(interaction).await;
+            inbound.answer(interaction).await;
             drop(permit);
-            work.settle();
+            inbound.settle(&chat_queues);
         });
     }
 }
@@ -505,7 +495,7 @@ impl Listener for Inbox {
     }
 
     fn settle(&self) {
-        self.work().settle();
+        self.inbound.settle(&self.chat_queues);
     }
 
     fn heard(&self, kind: &str, data: Value) {
